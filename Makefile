@@ -1,0 +1,245 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# isobox: `make run` starts the service on this machine, `make check` tests it.
+# `make help` lists the rest. V=1 shows the commands.
+
+VERSION := $(shell cat VERSION)
+PREFIX ?= /usr/local
+BINDIR ?= $(PREFIX)/bin
+LIBEXECDIR ?= $(PREFIX)/libexec/isobox
+DATADIR ?= $(PREFIX)/share/isobox
+MANDIR ?= $(PREFIX)/share/man
+SYSCONFDIR ?= /etc
+DOCDIR ?= $(PREFIX)/share/doc/isobox
+UNITDIR ?= /lib/systemd/system
+
+B ?= build
+CC ?= cc
+PKG_CONFIG ?= pkg-config
+
+PKGS := json-c yaml-0.1 sqlite3 libcurl libsodium libarchive libxml-2.0 \
+	libseccomp
+LIB_PKGS := json-c yaml-0.1 libsodium libseccomp
+
+WARN := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion \
+	-Wformat=2 -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith \
+	-Wcast-qual -Wwrite-strings -Wundef -Wvla -Wswitch-enum \
+	-Wimplicit-fallthrough -Wnull-dereference -Wno-missing-field-initializers
+IS_GCC := $(shell $(CC) -dM -E - </dev/null | grep -q __clang__ || echo 1)
+ifeq ($(IS_GCC),1)
+WARN += -Wduplicated-cond -Wduplicated-branches -Wlogical-op -Wjump-misses-init
+HARDEN_GCC := -ftrivial-auto-var-init=zero
+endif
+
+ARCH := $(shell uname -m)
+ifeq ($(ARCH),x86_64)
+HARDEN_ARCH := -fcf-protection=full
+endif
+HARDEN := -D_FORTIFY_SOURCE=3 -fstack-protector-strong \
+	-fstack-clash-protection $(HARDEN_ARCH) $(HARDEN_GCC) -fPIE
+HARDEN_LD := -pie -Wl,-z,relro,-z,now,-z,noexecstack
+
+# SANITIZE=address,undefined for `make asan`; hardening hides findings there.
+ifdef SANITIZE
+HARDEN := -fsanitize=$(SANITIZE) -fno-omit-frame-pointer -DISOBOX_SANITIZED
+HARDEN_LD := -fsanitize=$(SANITIZE)
+endif
+
+OPT ?= -O2 -g
+BASE_CFLAGS := -std=c17 -D_GNU_SOURCE -DISOBOX_VERSION='"$(VERSION)"' \
+	-DISOBOX_SYSCONFDIR='"$(SYSCONFDIR)"' -DISOBOX_DATADIR='"$(DATADIR)"' \
+	-DISOBOX_LIBEXECDIR='"$(LIBEXECDIR)"' \
+	-I. -fno-strict-aliasing -pthread $(WARN)
+ifdef WERROR
+BASE_CFLAGS += -Werror
+endif
+
+LIB_SRC := $(wildcard lib/*.c)
+FCGI_SRC := $(wildcard fcgi/*.c)
+RUNNER_SRC := $(wildcard runner/*.c)
+GUEST_SRC := $(wildcard guest/*.c)
+# What the guest's static init shares: no library behind these.
+GUEST_LIB_SRC := lib/buf.c lib/err.c lib/job.c lib/proto.c lib/limits.c
+UNIT_SRC := $(wildcard tests/unit/test_*.c)
+FUZZ_SRC := $(wildcard tests/fuzz/fuzz_*.c)
+GUEST_TEST_SRC := $(wildcard tests/guest/*.c)
+
+LIB_OBJ := $(LIB_SRC:%.c=$(B)/%.o)
+FCGI_OBJ := $(FCGI_SRC:%.c=$(B)/%.o)
+RUNNER_OBJ := $(RUNNER_SRC:%.c=$(B)/%.o)
+GUEST_OBJ := $(GUEST_SRC:%.c=$(B)/static/%.o) \
+	$(GUEST_LIB_SRC:%.c=$(B)/static/%.o)
+UNIT_BIN := $(UNIT_SRC:tests/unit/%.c=$(B)/unit/%)
+FUZZ_BIN := $(FUZZ_SRC:tests/fuzz/%.c=$(B)/fuzz/%)
+GUEST_TEST_BIN := $(GUEST_TEST_SRC:tests/guest/%.c=$(B)/guest-test/%)
+
+PROGRAMS := $(B)/isobox.fcgi $(B)/isobox-runner $(B)/isobox-init
+
+PC_CFLAGS = $(shell $(PKG_CONFIG) --cflags $(LIB_PKGS))
+PC_LIBS = $(shell $(PKG_CONFIG) --libs $(LIB_PKGS))
+FCGI_LIBS := -lfcgi
+
+ifeq ($(V),1)
+Q :=
+else
+Q := @
+say = @printf '  %-7s %s\n' '$(1)' '$(2)';
+endif
+
+.PHONY: all
+all: $(PROGRAMS)
+
+# The flags of the last build; a change rebuilds everything.
+FLAGS := $(CC) $(BASE_CFLAGS) $(HARDEN) $(HARDEN_LD) $(OPT) $(CFLAGS)
+$(B)/flags: force
+	@mkdir -p $(B)
+	@printf '%s\n' "$(subst ",\",$(FLAGS))" | cmp -s - $@ || \
+	    printf '%s\n' "$(subst ",\",$(FLAGS))" >$@
+.PHONY: force
+force:
+
+$(B)/%.o: %.c $(B)/flags
+	@mkdir -p $(@D)
+	$(call say,CC,$<)
+	$(Q)$(CC) $(BASE_CFLAGS) $(HARDEN) $(PC_CFLAGS) $(OPT) $(CFLAGS) \
+	    -MMD -MP -c -o $@ $<
+
+# The guest's objects: static, no sanitizer runtime in the sandbox.
+GUEST_CFLAGS := $(filter-out -fPIE,$(if $(SANITIZE),,$(HARDEN))) -fno-pie
+$(B)/static/%.o: %.c $(B)/flags
+	@mkdir -p $(@D)
+	$(call say,CC,$< (guest))
+	$(Q)$(CC) $(BASE_CFLAGS) $(GUEST_CFLAGS) $(OPT) $(CFLAGS) \
+	    -MMD -MP -c -o $@ $<
+
+$(B)/isobox.fcgi: $(FCGI_OBJ) $(LIB_OBJ)
+	$(call say,LD,$@)
+	$(Q)$(CC) -pthread $(HARDEN_LD) $(LDFLAGS) -o $@ $^ $(FCGI_LIBS) $(PC_LIBS)
+
+$(B)/isobox-runner: $(RUNNER_OBJ) $(LIB_OBJ)
+	$(call say,LD,$@)
+	$(Q)$(CC) -pthread $(HARDEN_LD) $(LDFLAGS) -o $@ $^ $(PC_LIBS)
+
+$(B)/isobox-init: $(GUEST_OBJ)
+	$(call say,LD,$@)
+	$(Q)$(CC) -static -no-pie -Wl,-z,relro,-z,now,-z,noexecstack -o $@ $^
+
+# Unit tests (cmocka), one program for each tests/unit/test_*.c. A test that
+# includes the module under test, or wraps functions, says so in a comment
+# "LINK: objects and flags" that is read here.
+$(B)/unit/%: tests/unit/%.c $(LIB_OBJ) $(filter-out $(B)/runner/main.o,$(RUNNER_OBJ)) $(filter-out $(B)/fcgi/main.o,$(FCGI_OBJ)) $(B)/flags
+	@mkdir -p $(@D)
+	$(call say,TEST,$<)
+	$(Q)$(CC) $(BASE_CFLAGS) $(HARDEN) $(PC_CFLAGS) $(OPT) $(CFLAGS) \
+	    -Wno-missing-prototypes -MMD -MP -MF $@.d $(HARDEN_LD) -o $@ $< \
+	    $$(sed -n 's/^ \* LINK: //p' $<) \
+	    $(LIB_OBJ) -lcmocka $(PC_LIBS)
+
+$(B)/guest-test/%: tests/guest/%.c $(B)/flags
+	@mkdir -p $(@D)
+	$(call say,CC,$<)
+	$(Q)$(CC) $(BASE_CFLAGS) $(OPT) -static -o $@ $<
+
+$(B)/fuzz/%: tests/fuzz/%.c $(LIB_SRC) $(FCGI_SRC) $(B)/flags
+	@mkdir -p $(@D)
+	$(call say,FUZZ,$<)
+	$(Q)clang $(filter-out -Wduplicated% -Wlogical-op -Wjump-misses-init,$(BASE_CFLAGS)) \
+	    $(PC_CFLAGS) -g -O1 -fsanitize=fuzzer,address,undefined \
+	    -fno-sanitize-recover=undefined -Wno-missing-prototypes -o $@ $< \
+	    $$(sed -n 's/^ \* LINK: //p' $<) $(LIB_SRC) $(PC_LIBS)
+
+.PHONY: guest-test
+guest-test: $(GUEST_TEST_BIN)
+
+.PHONY: unit
+unit: $(UNIT_BIN)
+	@tests/unit/run $(UNIT_BIN)
+
+.PHONY: fuzz-build
+fuzz-build: $(FUZZ_BIN)
+
+FUZZ_SECONDS ?= 60
+.PHONY: fuzz
+fuzz: $(FUZZ_BIN)
+	@FUZZ_SECONDS=$(FUZZ_SECONDS) tests/fuzz/run $(FUZZ_BIN)
+
+# The same programs and tests under AddressSanitizer and UBSan, in build/asan.
+.PHONY: asan
+asan:
+	+$(Q)$(MAKE) B=$(B)/asan SANITIZE=address,undefined OPT="-O1 -g" all unit
+
+C_FILES := $(wildcard lib/*.[ch] fcgi/*.[ch] runner/*.[ch] guest/*.[ch] \
+	tests/unit/*.[ch] tests/fuzz/*.[ch] tests/guest/*.[ch] tests/bench/*.[ch])
+.PHONY: format format-check
+format:
+	$(Q)clang-format -i $(C_FILES)
+format-check:
+	$(Q)clang-format --dry-run -Werror $(C_FILES)
+
+.PHONY: tidy
+tidy:
+	$(Q)clang-tidy --quiet --warnings-as-errors='*' \
+	    $(LIB_SRC) $(FCGI_SRC) $(RUNNER_SRC) $(GUEST_SRC) -- \
+	    $(filter-out -Wduplicated% -Wlogical-op -Wjump-misses-init,$(BASE_CFLAGS)) $(PC_CFLAGS)
+
+.PHONY: cppcheck
+cppcheck:
+	$(Q)cppcheck --quiet --error-exitcode=1 --inline-suppr --std=c11 \
+	    --enable=warning,performance,portability -I. -D_GNU_SOURCE \
+	    -D__linux__ $(LIB_SRC) $(FCGI_SRC) $(RUNNER_SRC) $(GUEST_SRC)
+
+# What needs root and Debian's packages is in tools/; see README.md.
+.PHONY: setup images run check bench
+setup:
+	$(Q)tools/isobox-setup
+images:
+	$(Q)tools/isobox-setup images
+run:
+	$(Q)tools/isobox-run
+check:
+	$(Q)tests/run
+bench:
+	$(Q)tests/bench/run
+
+.PHONY: install
+install: all
+	install -d $(DESTDIR)$(BINDIR) $(DESTDIR)$(LIBEXECDIR) \
+	    $(DESTDIR)$(DATADIR)/registry/images $(DESTDIR)$(DATADIR)/playground \
+	    $(DESTDIR)$(MANDIR)/man1 $(DESTDIR)$(MANDIR)/man5 \
+	    $(DESTDIR)$(MANDIR)/man8 $(DESTDIR)$(DOCDIR)
+	install -m 755 $(B)/isobox.fcgi $(B)/isobox-runner tools/isobox-image \
+	    tools/isobox-check $(DESTDIR)$(BINDIR)/
+	install -m 755 $(B)/isobox-init $(DESTDIR)$(LIBEXECDIR)/
+	install -m 644 registry/*.yaml $(DESTDIR)$(DATADIR)/registry/
+	cp -R registry/images/. $(DESTDIR)$(DATADIR)/registry/images/
+	cp -R playground/. $(DESTDIR)$(DATADIR)/playground/
+	install -m 644 docs/man/*.1 $(DESTDIR)$(MANDIR)/man1/
+	install -m 644 docs/man/*.5 $(DESTDIR)$(MANDIR)/man5/
+	install -m 644 docs/man/*.8 $(DESTDIR)$(MANDIR)/man8/
+	install -m 644 docs/*.md $(DESTDIR)$(DOCDIR)/
+	cp -R examples $(DESTDIR)$(DOCDIR)/
+
+.PHONY: uninstall
+uninstall:
+	rm -f $(addprefix $(DESTDIR)$(BINDIR)/,isobox.fcgi isobox-runner \
+	    isobox-image isobox-check)
+	rm -rf $(DESTDIR)$(LIBEXECDIR) $(DESTDIR)$(DATADIR) $(DESTDIR)$(DOCDIR)
+	rm -f $(foreach m,$(wildcard docs/man/*.[158]),\
+	    $(DESTDIR)$(MANDIR)/man$(lastword $(subst ., ,$m))/$(notdir $m))
+
+.PHONY: clean
+clean:
+	rm -rf $(B)
+
+.PHONY: help
+help:
+	@echo 'make run       install what is missing, build, start on http://127.0.0.1:8090'
+	@echo '               FRONT=caddy|apache|lighttpd|nginx PORT=8090 MIRROR= RUNSC='
+	@echo 'make check     the same set-up, then every test'
+	@echo 'make setup     packages, user, cgroup subtree; make images: language images'
+	@echo 'make           build the programs into build/'
+	@echo 'make bench     compare with bare runsc and a trivial FastCGI program'
+	@echo 'make unit asan fuzz tidy cppcheck format-check'
+	@echo 'make install uninstall (DESTDIR=, PREFIX=) clean'
+
+-include $(shell find $(B) -name '*.d' 2>/dev/null)

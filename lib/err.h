@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef ISOBOX_ERR_H
+#define ISOBOX_ERR_H
+
+#include <stdarg.h>
+
+/*
+ * The error contract. A function that can fail takes `struct err *e` last and
+ * returns >= 0 (or a pointer) on success and a negative errno (or NULL) on
+ * failure. Success leaves *e alone; failure sets it whole. A caller that knows
+ * more adds it with err_wrap(). The struct lives on the caller's stack.
+ */
+
+/* What a client is told; one table in err.c maps it to a word and a status. */
+enum err_kind {
+	ERR_INTERNAL = 0, /* 500 internal_error: our own mistake */
+	ERR_INVALID_JSON, /* 400 */
+	ERR_INVALID_REQUEST, /* 400 */
+	ERR_INVALID_FILE, /* 400 */
+	ERR_LANGUAGE_REQUIRED, /* 400 */
+	ERR_UNKNOWN_LANGUAGE, /* 400 */
+	ERR_NO_SOURCE, /* 400 */
+	ERR_UNAUTHORIZED, /* 401 */
+	ERR_NOT_FOUND, /* 404 */
+	ERR_METHOD_NOT_ALLOWED, /* 405 */
+	ERR_RATE_LIMITED, /* 429, Retry-After */
+	ERR_CAPACITY, /* 429, Retry-After */
+	ERR_SANDBOX_FAILED, /* 503: the host failed, not the program */
+	ERR_CLIENT_GONE, /* never answered: nobody listens */
+	ERR_KIND_COUNT
+};
+
+struct err {
+	int code; /* errno value, positive; 0 when none fits */
+	enum err_kind kind;
+	char msg[256]; /* a sentence without a full stop, UTF-8 */
+};
+
+/* Sets *e and returns -code (or -EINVAL when code is 0). */
+int err_set(struct err *e, enum err_kind kind, int code, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+
+/* Like err_set() for a failed system call: appends ": strerror(code)". */
+int err_sys(struct err *e, int code, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Puts "context: " before the message and returns -e->code as before. */
+int err_wrap(struct err *e, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* The word in {"error": word}; static storage. */
+const char *err_kind_word(enum err_kind kind);
+
+/* The HTTP status of a kind. */
+int err_kind_status(enum err_kind kind);
+
+#endif

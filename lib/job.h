@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef ISOBOX_JOB_H
+#define ISOBOX_JOB_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "lib/buf.h"
+#include "lib/err.h"
+#include "lib/limits.h"
+
+/* A byte string that may hold NUL; borrowed or owned as its holder says. */
+struct blob {
+	const uint8_t *data;
+	size_t len;
+};
+
+struct job_file {
+	struct blob name; /* checked by path_check_name() */
+	struct blob content;
+};
+
+/*
+ * What isobox.fcgi asks the runner to run. Built by fcgi from a request; the
+ * runner decodes it and checks everything again (runtime known, limits within
+ * bounds, names, counts): it does not trust the web side. A decoded job points
+ * into the payload that it came from and owns only its arrays.
+ */
+struct job {
+	struct blob request_id; /* for logs; [A-Za-z0-9_-]{1,64} */
+	struct blob runtime; /* registry name, no alias */
+	struct blob version;
+	struct limits limits;
+	bool network;
+	uint32_t entry; /* index of the entry point in files */
+	struct job_file *files;
+	size_t file_count;
+	struct blob *args;
+	size_t arg_count;
+	struct blob stdin_data;
+};
+
+void job_encode(const struct job *j, struct buf *out); /* payload only */
+int job_decode(
+    const uint8_t *payload, size_t len, struct job *ret, struct err *e);
+void job_done(struct job *j); /* frees the arrays */
+
+/*
+ * What the supervisor tells isobox-init, already resolved: argv with the entry
+ * in place, environment, limits inside the guest. Decoded like struct job.
+ */
+struct guest_job {
+	struct blob cwd; /* "/box" or "/workspace" */
+	struct blob *compile; /* argv; count 0 = no compile step */
+	size_t compile_count;
+	struct blob *run;
+	size_t run_count;
+	struct blob *env; /* "KEY=value" */
+	size_t env_count;
+	struct job_file *files; /* written below /box, mode 0644 */
+	size_t file_count;
+	struct blob stdin_data;
+	uint32_t pids; /* RLIMIT_NPROC of the program */
+	uint32_t output_bytes; /* forward no more than this + 1 */
+	uint64_t tmpfs_bytes; /* RLIMIT_FSIZE; 0 = none */
+};
+
+void guest_job_encode(const struct guest_job *j, struct buf *out);
+int guest_job_decode(
+    const uint8_t *payload, size_t len, struct guest_job *ret, struct err *e);
+void guest_job_done(struct guest_job *j);
+
+/* How the program ended, as init saw it. */
+struct guest_exit {
+	uint32_t exit_code; /* as a shell: 128 + n for a signal */
+	uint32_t signal; /* 0 = none */
+	uint64_t cpu_us; /* user and system, compile step included */
+	bool compile_failed; /* the compile step ended it */
+};
+
+void guest_exit_encode(const struct guest_exit *x, struct buf *out);
+int guest_exit_decode(
+    const uint8_t *payload, size_t len, struct guest_exit *ret, struct err *e);
+
+/* The result of a run, from the supervisor to fcgi. Phases are microseconds. */
+struct run_result {
+	uint32_t exit_code;
+	uint32_t signal;
+	bool timed_out;
+	bool oom_killed;
+	bool stdout_truncated;
+	bool stderr_truncated;
+	bool network;
+	uint64_t duration_us; /* program start to end */
+	uint64_t cpu_us;
+	int64_t memory_peak_bytes; /* -1: the kernel does not tell */
+	uint64_t queue_us; /* phases before the program */
+	uint64_t boot_us;
+};
+
+void run_result_encode(const struct run_result *x, struct buf *out);
+int run_result_decode(
+    const uint8_t *payload, size_t len, struct run_result *ret, struct err *e);
+
+/* The runner about itself, for /readyz, /healthz and /metrics. */
+struct runner_status {
+	bool ready;
+	char reason[256]; /* when not ready */
+	char backend[16]; /* "gvisor" */
+	uint32_t slots;
+	uint32_t running;
+	uint32_t queued;
+	uint64_t runs_total; /* since its start; likewise below */
+	uint64_t timeouts_total;
+	uint64_t ooms_total;
+	uint64_t failures_total; /* sandbox_failed */
+	uint64_t rejected_total; /* capacity */
+	uint64_t gone_total; /* client left */
+	uint64_t boot_us_total;
+	uint64_t queue_us_total;
+	uint64_t run_us_total;
+};
+
+void runner_status_encode(const struct runner_status *x, struct buf *out);
+int runner_status_decode(const uint8_t *payload, size_t len,
+    struct runner_status *ret, struct err *e);
+
+#endif

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef ISOBOX_LIMITS_H
+#define ISOBOX_LIMITS_H
+
+#include <stdint.h>
+
+/*
+ * Every fixed limit of the service, with its reason. What an operator may set
+ * is in config.h; what a request may set is `struct limits` below, clamped to
+ * the ceilings here.
+ */
+
+/* The API: bodies, files and arguments of one request. */
+#define LIMIT_BODY (256u * 1024) /* POST /execute, reference */
+#define LIMIT_JSON_DEPTH 32u /* contract */
+#define LIMIT_FILES 64u /* contract */
+#define LIMIT_NAME_COMPONENT 255u /* NAME_MAX of every file system */
+#define LIMIT_NAME 1024u /* contract; far under PATH_MAX */
+#define LIMIT_ARGS 256u /* contract */
+#define LIMIT_PARAMS \
+	(64u * 1024) /* all FastCGI parameters together: the
+					 * front servers stop at 8 KB a header,
+					 * a second header block never comes */
+#define LIMIT_PARAM_COUNT 512u
+
+/* One frame between our processes: a whole job is one frame, its parts come
+ * out of a body of LIMIT_BODY, so this is four times what can occur. */
+#define LIMIT_FRAME (1024u * 1024)
+
+/* Limits of a run, bounds from the API reference. */
+#define LIMIT_MEMORY_MIN (8ull << 20)
+#define LIMIT_MEMORY_MAX (512ull << 20)
+#define LIMIT_CPUS_MIN 100u /* thousandths of a CPU */
+#define LIMIT_CPUS_MAX 2000u
+#define LIMIT_PIDS_MIN 1u
+#define LIMIT_PIDS_MAX 256u
+#define LIMIT_PIDS_DEFAULT 128u
+#define LIMIT_OUTPUT_MIN 1024u
+#define LIMIT_OUTPUT_MAX (256u * 1024)
+#define LIMIT_OUTPUT_DEFAULT (64u * 1024)
+#define LIMIT_WALL_MIN_MS 100u
+#define LIMIT_WALL_MAX_MS 20000u
+
+/* What a run may use. Units in the names; always within the bounds above. */
+struct limits {
+	uint64_t memory_bytes; /* the program's own; overhead on top */
+	uint32_t cpus_milli; /* 1000 = one CPU */
+	uint32_t pids; /* processes and threads */
+	uint32_t output_bytes; /* for each of stdout and stderr */
+	uint32_t wall_time_ms;
+};
+
+/* Clamps every member into its bounds. */
+void limits_clamp(struct limits *l);
+
+#endif

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef ISOBOX_CGROUP_H
+#define ISOBOX_CGROUP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "lib/err.h"
+
+/*
+ * The delegated cgroup subtree and its leaves, one leaf a sandbox. cgroup v2 and
+ * v1 (memory, pids, cpu, also on a hybrid host) behind one interface: a table of
+ * operations chosen by cgroup_open(). Nothing here needs root: the subtree was
+ * given to our user beforehand, and its memory cap is not ours to lift.
+ *
+ *	SUBTREE/		memory-capped by whoever delegated it
+ *	SUBTREE/main		our own processes
+ *	SUBTREE/run-NAME	a leaf
+ */
+struct cgroup;
+struct leaf;
+
+/*
+ * Finds the subtree: `path` below the mount points, or (NULL) the one that this
+ * process was started in (a last component "main" is taken off). Moves this
+ * process into SUBTREE/main and enables the controllers. The caller owns *ret.
+ */
+int cgroup_open(const char *path, struct cgroup **ret, struct err *e);
+void cgroup_close(struct cgroup *cg);
+
+/* Whether the subtree, or a group above it, caps memory (and swap where the host
+ * has any). Failure: the reason for /readyz, with what would cure it. */
+int cgroup_check_cap(struct cgroup *cg, struct err *e);
+
+/* The cap in force in bytes, for metrics. 0 when unknown. */
+uint64_t cgroup_memory_cap(struct cgroup *cg);
+
+/* Kills what is in any leaf and removes all leaves: the start after a crash. */
+int cgroup_sweep(struct cgroup *cg, struct err *e);
+
+/* A new, empty leaf "run-NAME"; NAME is [A-Za-z0-9_-]{1,64}. memory.oom.group is
+ * set where there is one, swap is off. */
+int leaf_create(
+    struct cgroup *cg, const char *name, struct leaf **ret, struct err *e);
+
+/* Limits; may be called again while the sandbox runs. */
+int leaf_set_memory(struct leaf *l, uint64_t bytes, struct err *e);
+int leaf_set_cpu(struct leaf *l, uint32_t cpus_milli, struct err *e);
+int leaf_set_pids(struct leaf *l, uint32_t pids, struct err *e);
+
+/* v2: a descriptor for CLONE_INTO_CGROUP, borrowed; v1: -1, the child calls
+ * leaf_enter() first of all. */
+int leaf_clone_fd(const struct leaf *l);
+
+/* Moves the calling process in; async-signal-safe. 0 or negative errno. */
+int leaf_enter(const struct leaf *l);
+
+/* A descriptor that becomes ready for *ret_events (poll.h) when the kernel killed
+ * in this leaf for memory; borrowed. -1 when there is none: poll the count. */
+int leaf_oom_fd(struct leaf *l, short *ret_events);
+
+/* How often the kernel killed for memory in this leaf; negative errno. */
+int64_t leaf_oom_kills(struct leaf *l);
+
+/* Bytes charged now, and at most so far; -1 where the kernel does not tell. */
+int64_t leaf_memory_now(struct leaf *l);
+int64_t leaf_memory_peak(struct leaf *l);
+
+/* SIGKILL to every process in the leaf, again until none is left that is not a
+ * zombie, for at most timeout_ms. 0, or -EBUSY when some remain. */
+int leaf_kill(struct leaf *l, unsigned timeout_ms);
+
+/* Kills, removes the directories (retrying while the kernel lets go) and frees
+ * l in every case. On failure the leaf stays for the next sweep and *e says so. */
+int leaf_destroy(struct leaf *l, unsigned timeout_ms, struct err *e);
+
+#endif
