@@ -59,7 +59,8 @@ FCGI_SRC := $(wildcard fcgi/*.c)
 RUNNER_SRC := $(wildcard runner/*.c)
 GUEST_SRC := $(wildcard guest/*.c)
 # What the guest's static init shares: no library behind these.
-GUEST_LIB_SRC := lib/buf.c lib/err.c lib/job.c lib/proto.c lib/limits.c
+GUEST_LIB_SRC := lib/buf.c lib/err.c lib/job.c lib/limits.c lib/path.c \
+	lib/proto.c
 UNIT_SRC := $(wildcard tests/unit/test_*.c)
 FUZZ_SRC := $(wildcard tests/fuzz/fuzz_*.c)
 GUEST_TEST_SRC := $(wildcard tests/guest/*.c)

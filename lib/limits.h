@@ -17,6 +17,9 @@
 #define LIMIT_NAME_COMPONENT 255u /* NAME_MAX of every file system */
 #define LIMIT_NAME 1024u /* contract; far under PATH_MAX */
 #define LIMIT_ARGS 256u /* contract */
+#define LIMIT_ARGV (LIMIT_ARGS + 64u) /* with a runtime's own words */
+#define LIMIT_ENV 128u /* variables of a runtime */
+#define LIMIT_ID 64u /* request id, names of the registry */
 #define LIMIT_PARAMS \
 	(64u * 1024) /* all FastCGI parameters together: the
 					 * front servers stop at 8 KB a header,

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "lib/err.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+static const struct {
+	const char *word;
+	int status;
+} kinds[ERR_KIND_COUNT] = {
+    [ERR_INTERNAL] = {"internal_error", 500},
+    [ERR_INVALID_JSON] = {"invalid_json", 400},
+    [ERR_INVALID_REQUEST] = {"invalid_request", 400},
+    [ERR_INVALID_FILE] = {"invalid_file", 400},
+    [ERR_LANGUAGE_REQUIRED] = {"language_required", 400},
+    [ERR_UNKNOWN_LANGUAGE] = {"unknown_language", 400},
+    [ERR_NO_SOURCE] = {"no_source", 400},
+    [ERR_UNAUTHORIZED] = {"unauthorized", 401},
+    [ERR_NOT_FOUND] = {"not_found", 404},
+    [ERR_METHOD_NOT_ALLOWED] = {"method_not_allowed", 405},
+    [ERR_RATE_LIMITED] = {"rate_limited", 429},
+    [ERR_CAPACITY] = {"capacity", 429},
+    [ERR_SANDBOX_FAILED] = {"sandbox_failed", 503},
+    /* Only ever logged; the number is the one that web servers log. */
+    [ERR_CLIENT_GONE] = {"client_gone", 499},
+};
+
+_Static_assert(sizeof(kinds) / sizeof(kinds[0]) == ERR_KIND_COUNT,
+    "each error kind has a word and a status");
+
+static int result(const struct err *e)
+{
+	return e->code > 0 ? -e->code : -EINVAL;
+}
+
+/*
+ * Appends text to msg, which holds len bytes and is size bytes long. What does
+ * not fit is cut, never in the middle of a character: the message ends up in
+ * JSON. Returns the new length.
+ */
+static size_t append(char *msg, size_t size, size_t len, const char *text)
+{
+	size_t n = strnlen(text, size - 1 - len);
+
+	if (text[n] != '\0')
+		while (n > 0 && ((unsigned char)text[n] & 0xc0) == 0x80)
+			n--;
+	memcpy(msg + len, text, n);
+	msg[len + n] = '\0';
+	return len + n;
+}
+
+/*
+ * The arguments may point into e->msg: format aside, copy after. The text is one
+ * byte longer than a message, so that append() sees what it cuts.
+ */
+#define TEXT_SIZE (sizeof(((struct err *)NULL)->msg) + 4)
+
+int err_set(struct err *e, enum err_kind kind, int code, const char *fmt, ...)
+{
+	char text[TEXT_SIZE];
+	va_list ap;
+
+	va_start(ap, fmt);
+	if (vsnprintf(text, sizeof(text), fmt, ap) < 0)
+		text[0] = '\0';
+	va_end(ap);
+	e->code = code;
+	e->kind = kind;
+	(void)append(e->msg, sizeof(e->msg), 0, text);
+	return result(e);
+}
+
+int err_sys(struct err *e, int code, const char *fmt, ...)
+{
+	char text[TEXT_SIZE];
+	va_list ap;
+	size_t len;
+
+	va_start(ap, fmt);
+	if (vsnprintf(text, sizeof(text), fmt, ap) < 0)
+		text[0] = '\0';
+	va_end(ap);
+	e->code = code;
+	e->kind = ERR_INTERNAL;
+	len = append(e->msg, sizeof(e->msg), 0, text);
+	len = append(e->msg, sizeof(e->msg), len, ": ");
+	(void)append(e->msg, sizeof(e->msg), len, strerror(code));
+	return result(e);
+}
+
+int err_wrap(struct err *e, const char *fmt, ...)
+{
+	char text[TEXT_SIZE];
+	char old[sizeof(e->msg)];
+	va_list ap;
+	size_t len;
+
+	va_start(ap, fmt);
+	if (vsnprintf(text, sizeof(text), fmt, ap) < 0)
+		text[0] = '\0';
+	va_end(ap);
+	memcpy(old, e->msg, sizeof(old));
+	len = append(e->msg, sizeof(e->msg), 0, text);
+	len = append(e->msg, sizeof(e->msg), len, ": ");
+	(void)append(e->msg, sizeof(e->msg), len, old);
+	return result(e);
+}
+
+const char *err_kind_word(enum err_kind kind)
+{
+	return kinds[kind < ERR_KIND_COUNT ? kind : ERR_INTERNAL].word;
+}
+
+int err_kind_status(enum err_kind kind)
+{
+	return kinds[kind < ERR_KIND_COUNT ? kind : ERR_INTERNAL].status;
+}

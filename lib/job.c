@@ -1,0 +1,484 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "lib/job.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/path.h"
+#include "lib/proto.h"
+
+/*
+ * Both ends are ours, but neither trusts the other: whatever a decoder cannot
+ * vouch for refuses the payload whole. Arrays are made only for counts that the
+ * payload has bytes for.
+ */
+#define BLOB_MIN 4u /* bytes of an empty string in a payload */
+#define FILE_MIN (2 * BLOB_MIN)
+
+static int refuse(struct err *e, const char *what, const char *why)
+{
+	return err_set(e, ERR_INTERNAL, EPROTO, "%s: %s", what, why);
+}
+
+/* The end of each decoder: no byte left, none lacking. */
+static int finish(const struct reader *r, const char *what, struct err *e)
+{
+	if (reader_done(r))
+		return 0;
+	return refuse(e, what, r->bad ? "cut short" : "too long");
+}
+
+static void put_blob(struct buf *b, const struct blob *s)
+{
+	put_bytes(b, s->data, s->len);
+}
+
+static struct blob get_blob(struct reader *r)
+{
+	struct blob s;
+
+	s.data = get_bytes(r, &s.len);
+	return s;
+}
+
+static void put_bool(struct buf *b, bool v)
+{
+	put_u8(b, v ? 1 : 0);
+}
+
+static bool get_bool(struct reader *r)
+{
+	uint8_t v = get_u8(r);
+
+	if (v > 1)
+		r->bad = true;
+	return v == 1;
+}
+
+static void put_count(struct buf *b, size_t n)
+{
+	assert(n <= UINT32_MAX);
+	put_u32(b, (uint32_t)n);
+}
+
+/* A count of items of at least item_min bytes each, at most max of them. */
+static size_t get_count(struct reader *r, size_t max, size_t item_min)
+{
+	uint32_t n = get_u32(r);
+
+	if (n > max || n > r->left / item_min) {
+		r->bad = true;
+		return 0;
+	}
+	return n;
+}
+
+static void put_blobs(struct buf *b, const struct blob *s, size_t n)
+{
+	put_count(b, n);
+	for (size_t i = 0; i < n; i++)
+		put_blob(b, &s[i]);
+}
+
+static bool has_nul(const struct blob *s)
+{
+	return s->len > 0 && memchr(s->data, '\0', s->len) != NULL;
+}
+
+/* Strings for exec: as many as stand there, at most max, none with NUL in it. */
+static int get_strings(struct reader *r, size_t max, const char *what,
+    struct blob **ret, size_t *ret_n, struct err *e)
+{
+	size_t n = get_count(r, max, BLOB_MIN);
+	struct blob *s;
+
+	if (n == 0)
+		return 0; /* none, or r is bad and finish() says so */
+	s = calloc(n, sizeof(*s));
+	if (s == NULL)
+		return err_sys(e, ENOMEM, "%s", what);
+	*ret = s;
+	*ret_n = n;
+	for (size_t i = 0; i < n; i++) {
+		s[i] = get_blob(r);
+		if (has_nul(&s[i]))
+			return refuse(e, what, "NUL in a string");
+	}
+	return 0;
+}
+
+static void put_files(struct buf *b, const struct job_file *f, size_t n)
+{
+	put_count(b, n);
+	for (size_t i = 0; i < n; i++) {
+		put_blob(b, &f[i].name);
+		put_blob(b, &f[i].content);
+	}
+}
+
+static int get_files(struct reader *r, const char *what, struct job_file **ret,
+    size_t *ret_n, struct err *e)
+{
+	size_t n = get_count(r, LIMIT_FILES, FILE_MIN);
+	struct job_file *f;
+
+	if (n == 0)
+		return 0;
+	f = calloc(n, sizeof(*f));
+	if (f == NULL)
+		return err_sys(e, ENOMEM, "%s", what);
+	*ret = f;
+	*ret_n = n;
+	for (size_t i = 0; i < n; i++) {
+		f[i].name = get_blob(r);
+		f[i].content = get_blob(r);
+		if (r->bad)
+			return 0;
+		if (path_check_name(
+			(const char *)f[i].name.data, f[i].name.len, e) < 0)
+			return err_wrap(e, "%s: files[%zu].name", what, i);
+	}
+	return 0;
+}
+
+static bool is_id_char(uint8_t c)
+{
+	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+	       (c >= '0' && c <= '9') || c == '_' || c == '-';
+}
+
+static bool is_id(const struct blob *s)
+{
+	for (size_t i = 0; i < s->len; i++)
+		if (!is_id_char(s->data[i]))
+			return false;
+	return s->len > 0 && s->len <= LIMIT_ID;
+}
+
+/* A name from the registry: short, printable ASCII without spaces. */
+static bool is_word(const struct blob *s)
+{
+	for (size_t i = 0; i < s->len; i++)
+		if (s->data[i] <= ' ' || s->data[i] > '~')
+			return false;
+	return s->len > 0 && s->len <= LIMIT_ID;
+}
+
+static bool limits_within(const struct limits *l)
+{
+	struct limits c = *l;
+
+	limits_clamp(&c);
+	return c.memory_bytes == l->memory_bytes &&
+	       c.cpus_milli == l->cpus_milli && c.pids == l->pids &&
+	       c.output_bytes == l->output_bytes &&
+	       c.wall_time_ms == l->wall_time_ms;
+}
+
+void job_encode(const struct job *j, struct buf *out)
+{
+	put_blob(out, &j->request_id);
+	put_blob(out, &j->runtime);
+	put_blob(out, &j->version);
+	put_u64(out, j->limits.memory_bytes);
+	put_u32(out, j->limits.cpus_milli);
+	put_u32(out, j->limits.pids);
+	put_u32(out, j->limits.output_bytes);
+	put_u32(out, j->limits.wall_time_ms);
+	put_bool(out, j->network);
+	put_u32(out, j->entry);
+	put_files(out, j->files, j->file_count);
+	put_blobs(out, j->args, j->arg_count);
+	put_blob(out, &j->stdin_data);
+}
+
+static int job_check(const struct job *j, struct err *e)
+{
+	if (!is_id(&j->request_id))
+		return refuse(e, "job", "bad request id");
+	if (!is_word(&j->runtime) || !is_word(&j->version))
+		return refuse(e, "job", "bad runtime or version");
+	if (!limits_within(&j->limits))
+		return refuse(e, "job", "limits out of bounds");
+	if (j->file_count == 0)
+		return refuse(e, "job", "no file");
+	if (j->entry >= j->file_count)
+		return refuse(e, "job", "the entry point is none of the files");
+	return 0;
+}
+
+static int job_read(struct reader *r, struct job *j, struct err *e)
+{
+	int rc;
+
+	j->request_id = get_blob(r);
+	j->runtime = get_blob(r);
+	j->version = get_blob(r);
+	j->limits.memory_bytes = get_u64(r);
+	j->limits.cpus_milli = get_u32(r);
+	j->limits.pids = get_u32(r);
+	j->limits.output_bytes = get_u32(r);
+	j->limits.wall_time_ms = get_u32(r);
+	j->network = get_bool(r);
+	j->entry = get_u32(r);
+	rc = get_files(r, "job", &j->files, &j->file_count, e);
+	if (rc < 0)
+		return rc;
+	rc =
+	    get_strings(r, LIMIT_ARGS, "job: args", &j->args, &j->arg_count, e);
+	if (rc < 0)
+		return rc;
+	j->stdin_data = get_blob(r);
+	rc = finish(r, "job", e);
+	return rc < 0 ? rc : job_check(j, e);
+}
+
+int job_decode(
+    const uint8_t *payload, size_t len, struct job *ret, struct err *e)
+{
+	struct reader r = {payload, len, false};
+	struct job j = {0};
+	int rc = job_read(&r, &j, e);
+
+	if (rc < 0)
+		job_done(&j);
+	else
+		*ret = j;
+	return rc;
+}
+
+void job_done(struct job *j)
+{
+	free(j->files);
+	free(j->args);
+	*j = (struct job){0};
+}
+
+void guest_job_encode(const struct guest_job *j, struct buf *out)
+{
+	put_blob(out, &j->cwd);
+	put_blobs(out, j->compile, j->compile_count);
+	put_blobs(out, j->run, j->run_count);
+	put_blobs(out, j->env, j->env_count);
+	put_files(out, j->files, j->file_count);
+	put_blob(out, &j->stdin_data);
+	put_u32(out, j->pids);
+	put_u32(out, j->output_bytes);
+	put_u64(out, j->tmpfs_bytes);
+}
+
+/* "KEY=value" with a key of at least one byte. */
+static bool is_env(const struct blob *s)
+{
+	return s->len > 0 && s->data[0] != '=' &&
+	       memchr(s->data, '=', s->len) != NULL;
+}
+
+static int guest_job_check(const struct guest_job *j, struct err *e)
+{
+	if (j->cwd.len == 0 || j->cwd.len > LIMIT_NAME ||
+	    j->cwd.data[0] != '/' || has_nul(&j->cwd))
+		return refuse(e, "guest job", "bad working directory");
+	if (j->run_count == 0 || j->run[0].len == 0)
+		return refuse(e, "guest job", "nothing to run");
+	if (j->compile_count > 0 && j->compile[0].len == 0)
+		return refuse(e, "guest job", "nothing to compile with");
+	for (size_t i = 0; i < j->env_count; i++)
+		if (!is_env(&j->env[i]))
+			return refuse(e, "guest job", "env without KEY=");
+	if (j->pids < LIMIT_PIDS_MIN || j->pids > LIMIT_PIDS_MAX ||
+	    j->output_bytes < LIMIT_OUTPUT_MIN ||
+	    j->output_bytes > LIMIT_OUTPUT_MAX)
+		return refuse(e, "guest job", "limits out of bounds");
+	return 0;
+}
+
+static int guest_job_read(struct reader *r, struct guest_job *j, struct err *e)
+{
+	int rc;
+
+	j->cwd = get_blob(r);
+	rc = get_strings(r, LIMIT_ARGV, "guest job: compile", &j->compile,
+	    &j->compile_count, e);
+	if (rc < 0)
+		return rc;
+	rc = get_strings(
+	    r, LIMIT_ARGV, "guest job: run", &j->run, &j->run_count, e);
+	if (rc < 0)
+		return rc;
+	rc = get_strings(
+	    r, LIMIT_ENV, "guest job: env", &j->env, &j->env_count, e);
+	if (rc < 0)
+		return rc;
+	rc = get_files(r, "guest job", &j->files, &j->file_count, e);
+	if (rc < 0)
+		return rc;
+	j->stdin_data = get_blob(r);
+	j->pids = get_u32(r);
+	j->output_bytes = get_u32(r);
+	j->tmpfs_bytes = get_u64(r);
+	rc = finish(r, "guest job", e);
+	return rc < 0 ? rc : guest_job_check(j, e);
+}
+
+int guest_job_decode(
+    const uint8_t *payload, size_t len, struct guest_job *ret, struct err *e)
+{
+	struct reader r = {payload, len, false};
+	struct guest_job j = {0};
+	int rc = guest_job_read(&r, &j, e);
+
+	if (rc < 0)
+		guest_job_done(&j);
+	else
+		*ret = j;
+	return rc;
+}
+
+void guest_job_done(struct guest_job *j)
+{
+	free(j->compile);
+	free(j->run);
+	free(j->env);
+	free(j->files);
+	*j = (struct guest_job){0};
+}
+
+/* Exit codes are a shell's; Linux knows the signals 1 to 64. */
+#define EXIT_MAX 255u
+#define SIGNAL_MAX 64u
+
+void guest_exit_encode(const struct guest_exit *x, struct buf *out)
+{
+	put_u32(out, x->exit_code);
+	put_u32(out, x->signal);
+	put_u64(out, x->cpu_us);
+	put_bool(out, x->compile_failed);
+}
+
+int guest_exit_decode(
+    const uint8_t *payload, size_t len, struct guest_exit *ret, struct err *e)
+{
+	struct reader r = {payload, len, false};
+	struct guest_exit x = {0};
+	int rc;
+
+	x.exit_code = get_u32(&r);
+	x.signal = get_u32(&r);
+	x.cpu_us = get_u64(&r);
+	x.compile_failed = get_bool(&r);
+	rc = finish(&r, "guest exit", e);
+	if (rc < 0)
+		return rc;
+	if (x.exit_code > EXIT_MAX || x.signal > SIGNAL_MAX ||
+	    (x.signal > 0 && x.exit_code != 128 + x.signal))
+		return refuse(
+		    e, "guest exit", "impossible exit code or signal");
+	*ret = x;
+	return 0;
+}
+
+void run_result_encode(const struct run_result *x, struct buf *out)
+{
+	put_u32(out, x->exit_code);
+	put_u32(out, x->signal);
+	put_bool(out, x->timed_out);
+	put_bool(out, x->oom_killed);
+	put_bool(out, x->stdout_truncated);
+	put_bool(out, x->stderr_truncated);
+	put_bool(out, x->network);
+	put_u64(out, x->duration_us);
+	put_u64(out, x->cpu_us);
+	put_u64(out, (uint64_t)x->memory_peak_bytes);
+	put_u64(out, x->queue_us);
+	put_u64(out, x->boot_us);
+}
+
+int run_result_decode(
+    const uint8_t *payload, size_t len, struct run_result *ret, struct err *e)
+{
+	struct reader r = {payload, len, false};
+	struct run_result x = {0};
+	int rc;
+
+	x.exit_code = get_u32(&r);
+	x.signal = get_u32(&r);
+	x.timed_out = get_bool(&r);
+	x.oom_killed = get_bool(&r);
+	x.stdout_truncated = get_bool(&r);
+	x.stderr_truncated = get_bool(&r);
+	x.network = get_bool(&r);
+	x.duration_us = get_u64(&r);
+	x.cpu_us = get_u64(&r);
+	x.memory_peak_bytes = (int64_t)get_u64(&r);
+	x.queue_us = get_u64(&r);
+	x.boot_us = get_u64(&r);
+	rc = finish(&r, "run result", e);
+	if (rc < 0)
+		return rc;
+	if (x.exit_code > EXIT_MAX || x.signal > SIGNAL_MAX ||
+	    x.memory_peak_bytes < -1)
+		return refuse(e, "run result", "impossible values");
+	*ret = x;
+	return 0;
+}
+
+void runner_status_encode(const struct runner_status *x, struct buf *out)
+{
+	put_bool(out, x->ready);
+	put_cstr(out, x->reason);
+	put_cstr(out, x->backend);
+	put_u32(out, x->slots);
+	put_u32(out, x->running);
+	put_u32(out, x->queued);
+	put_u64(out, x->runs_total);
+	put_u64(out, x->timeouts_total);
+	put_u64(out, x->ooms_total);
+	put_u64(out, x->failures_total);
+	put_u64(out, x->rejected_total);
+	put_u64(out, x->gone_total);
+	put_u64(out, x->boot_us_total);
+	put_u64(out, x->queue_us_total);
+	put_u64(out, x->run_us_total);
+}
+
+/* A string into a zeroed array of size bytes. */
+static void get_text(struct reader *r, char *ret, size_t size)
+{
+	struct blob s = get_blob(r);
+
+	if (s.len >= size || has_nul(&s))
+		r->bad = true;
+	else if (s.len > 0)
+		memcpy(ret, s.data, s.len);
+}
+
+int runner_status_decode(const uint8_t *payload, size_t len,
+    struct runner_status *ret, struct err *e)
+{
+	struct reader r = {payload, len, false};
+	struct runner_status x = {0};
+	int rc;
+
+	x.ready = get_bool(&r);
+	get_text(&r, x.reason, sizeof(x.reason));
+	get_text(&r, x.backend, sizeof(x.backend));
+	x.slots = get_u32(&r);
+	x.running = get_u32(&r);
+	x.queued = get_u32(&r);
+	x.runs_total = get_u64(&r);
+	x.timeouts_total = get_u64(&r);
+	x.ooms_total = get_u64(&r);
+	x.failures_total = get_u64(&r);
+	x.rejected_total = get_u64(&r);
+	x.gone_total = get_u64(&r);
+	x.boot_us_total = get_u64(&r);
+	x.queue_us_total = get_u64(&r);
+	x.run_us_total = get_u64(&r);
+	rc = finish(&r, "runner status", e);
+	if (rc == 0)
+		*ret = x;
+	return rc;
+}
