@@ -83,6 +83,9 @@ void guest_exit_encode(const struct guest_exit *x, struct buf *out);
 int guest_exit_decode(
     const uint8_t *payload, size_t len, struct guest_exit *ret, struct err *e);
 
+/* A figure that nobody knows, in an unsigned member: a killed program's CPU. */
+#define RUN_RESULT_UNKNOWN UINT64_MAX
+
 /* The result of a run, from the supervisor to fcgi. Phases are microseconds. */
 struct run_result {
 	uint32_t exit_code;
@@ -93,7 +96,7 @@ struct run_result {
 	bool stderr_truncated;
 	bool network;
 	uint64_t duration_us; /* program start to end */
-	uint64_t cpu_us;
+	uint64_t cpu_us; /* or RUN_RESULT_UNKNOWN */
 	int64_t memory_peak_bytes; /* -1: the kernel does not tell */
 	uint64_t queue_us; /* phases before the program */
 	uint64_t boot_us;

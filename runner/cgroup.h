@@ -75,4 +75,7 @@ int leaf_kill(struct leaf *l, unsigned timeout_ms);
  * l in every case. On failure the leaf stays for the next sweep and *e says so. */
 int leaf_destroy(struct leaf *l, unsigned timeout_ms, struct err *e);
 
+/* Frees l and closes its descriptors; the leaf itself is somebody else's. */
+void leaf_free(struct leaf *l);
+
 #endif

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "runner/bundle.h"
+
+/*
+ * What isobox-init needs until the program runs: to write the job's files as
+ * its owner (CHOWN, DAC_OVERRIDE), to become another user and to make the
+ * program's user namespace (SETUID, SETGID, SETPCAP, SYS_ADMIN), and to end
+ * what the program left (KILL). The program itself gets none.
+ */
+#define INIT_CAPS                                                          \
+	"[\"CAP_CHOWN\",\"CAP_DAC_OVERRIDE\",\"CAP_FOWNER\",\"CAP_KILL\"," \
+	"\"CAP_SETGID\",\"CAP_SETPCAP\",\"CAP_SETUID\",\"CAP_SYS_ADMIN\"]"
+
+static void put_process(struct buf *out)
+{
+	buf_puts(out,
+	    "\"process\":{\"terminal\":false,"
+	    "\"user\":{\"uid\":0,\"gid\":0},"
+	    "\"args\":[\"" BUNDLE_INIT "\"],"
+	    "\"env\":[\"PATH=/usr/bin:/bin\"],"
+	    "\"cwd\":\"/\",\"noNewPrivileges\":true,"
+	    "\"capabilities\":{\"bounding\":" INIT_CAPS
+	    ",\"effective\":" INIT_CAPS ",\"permitted\":" INIT_CAPS "}},");
+}
+
+/* tmpfs lives in the sentry's memory: the leaf's memory limit counts it. */
+static void put_tmpfs(struct buf *out, const char *where, bool exec)
+{
+	buf_printf(out,
+	    ",{\"destination\":\"%s\",\"type\":\"tmpfs\",\"source\":\"tmpfs\","
+	    "\"options\":[\"mode=1777\",\"nosuid\",\"nodev\"%s]}",
+	    where, exec ? "" : ",\"noexec\"");
+}
+
+void bundle_config(const struct bundle_spec *spec, struct buf *out)
+{
+	buf_puts(out, "{\"ociVersion\":\"1.0.2\",");
+	put_process(out);
+	buf_puts(out,
+	    "\"root\":{\"path\":\"" BUNDLE_ROOTFS "\",\"readonly\":true},"
+	    "\"hostname\":\"isobox\",\"mounts\":["
+	    "{\"destination\":\"/proc\",\"type\":\"proc\",\"source\":\"proc\","
+	    "\"options\":[\"nosuid\",\"nodev\",\"noexec\"]}");
+	put_tmpfs(out, "/tmp", spec->scratch_exec);
+	put_tmpfs(out, "/box", spec->scratch_exec);
+	put_tmpfs(out, "/dev/shm", false);
+	buf_puts(out,
+	    "],\"linux\":{\"namespaces\":[{\"type\":\"pid\"},"
+	    "{\"type\":\"mount\"},{\"type\":\"ipc\"},{\"type\":\"uts\"},"
+	    "{\"type\":\"network\"}]}}");
+}

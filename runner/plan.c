@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "runner/plan.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/cleanup.h"
+#include "lib/proto.h"
+
+#define SOURCE_MARK "{source}"
+
+/* What every program finds in its environment, before the registry's own. */
+static const char *const base_env[] = {
+    "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    "HOME=/tmp",
+    "TMPDIR=/tmp",
+    "LANG=C.UTF-8",
+};
+#define BASE_ENV_COUNT (sizeof base_env / sizeof base_env[0])
+
+static size_t list_len(char *const *list)
+{
+	size_t n = 0;
+
+	while (list != NULL && list[n] != NULL)
+		n++;
+	return n;
+}
+
+static struct blob cstr_blob(const char *s)
+{
+	return (struct blob){.data = (const uint8_t *)s, .len = strlen(s)};
+}
+
+/* One argument; "{source}" alone or inside a longer word, once. */
+static int put_arg(
+    const char *arg, struct blob source, struct buf *text, struct blob *ret)
+{
+	const char *mark = strstr(arg, SOURCE_MARK);
+	size_t start = text->len;
+
+	if (mark == NULL) {
+		*ret = cstr_blob(arg);
+		return 0;
+	}
+	buf_put(text, arg, (size_t)(mark - arg));
+	buf_put(text, source.data, source.len);
+	buf_puts(text, mark + strlen(SOURCE_MARK));
+	if (text->failed)
+		return -ENOMEM;
+	*ret =
+	    (struct blob){.data = text->data + start, .len = text->len - start};
+	return 0;
+}
+
+static int put_argv(
+    char *const *argv, struct blob source, struct buf *text, struct blob *ret)
+{
+	for (size_t i = 0; argv != NULL && argv[i] != NULL; i++)
+		if (put_arg(argv[i], source, text, &ret[i]) < 0)
+			return -ENOMEM;
+	return 0;
+}
+
+/* The registry's variable stands for ours of the same name. */
+static bool env_overridden(const char *base, char *const *env)
+{
+	size_t name = (size_t)(strchr(base, '=') - base) + 1;
+
+	for (size_t i = 0; env != NULL && env[i] != NULL; i++)
+		if (strncmp(base, env[i], name) == 0)
+			return true;
+	return false;
+}
+
+static size_t put_env(char *const *env, struct blob *ret)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < BASE_ENV_COUNT; i++)
+		if (!env_overridden(base_env[i], env))
+			ret[n++] = cstr_blob(base_env[i]);
+	for (size_t i = 0; env != NULL && env[i] != NULL; i++)
+		ret[n++] = cstr_blob(env[i]);
+	return n;
+}
+
+/* Room for the text that put_arg() makes, so that blobs stay where they are. */
+static size_t text_bound(const struct runtime *rt, size_t source_len)
+{
+	size_t n = 1;
+
+	for (size_t i = 0; i < list_len(rt->compile); i++)
+		n += strlen(rt->compile[i]) + source_len;
+	for (size_t i = 0; i < list_len(rt->run); i++)
+		n += strlen(rt->run[i]) + source_len;
+	return n;
+}
+
+int plan_guest_job(const struct runtime *rt, const struct job *job,
+    struct buf *out, struct err *e)
+{
+	const size_t run_len = list_len(rt->run);
+	const size_t compile_len = list_len(rt->compile);
+	const struct blob source = job->files[job->entry].name;
+	cleanup_buf struct buf text = {0};
+	cleanup_free
+	struct blob *blobs = NULL;
+	struct guest_job g = {.cwd = cstr_blob("/box"),
+	    .compile_count = compile_len,
+	    .run_count = run_len + job->arg_count,
+	    .files = job->files,
+	    .file_count = job->file_count,
+	    .stdin_data = job->stdin_data,
+	    .pids = job->limits.pids,
+	    .output_bytes = job->limits.output_bytes};
+	size_t begun;
+
+	blobs = calloc(
+	    compile_len + g.run_count + BASE_ENV_COUNT + list_len(rt->env),
+	    sizeof *blobs);
+	if (blobs == NULL ||
+	    buf_reserve(&text, text_bound(rt, source.len)) == NULL)
+		return err_set(e, ERR_INTERNAL, ENOMEM, "out of memory");
+	g.compile = blobs;
+	g.run = blobs + compile_len;
+	g.env = g.run + g.run_count;
+	g.env_count = put_env(rt->env, g.env);
+	if (put_argv(rt->compile, source, &text, g.compile) < 0 ||
+	    put_argv(rt->run, source, &text, g.run) < 0)
+		return err_set(e, ERR_INTERNAL, ENOMEM, "out of memory");
+	for (size_t i = 0; i < job->arg_count; i++)
+		g.run[run_len + i] = job->args[i];
+	begun = proto_begin(out, PROTO_GUEST_JOB);
+	guest_job_encode(&g, out);
+	proto_end(out, begun);
+	if (out->failed)
+		return err_set(e, ERR_INTERNAL, ENOMEM, "out of memory");
+	return 0;
+}

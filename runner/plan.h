@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef ISOBOX_PLAN_H
+#define ISOBOX_PLAN_H
+
+#include "lib/buf.h"
+#include "lib/err.h"
+#include "lib/job.h"
+#include "lib/registry.h"
+
+/*
+ * From what a client asked (struct job) and what the registry says of the
+ * runtime to what isobox-init is told: appends a whole PROTO_GUEST_JOB frame to
+ * out. The entry's name stands in argv where the registry has "{source}"; the
+ * request's arguments follow the run command. Pure.
+ */
+int plan_guest_job(const struct runtime *rt, const struct job *job,
+    struct buf *out, struct err *e);
+
+#endif

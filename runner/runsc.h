@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef ISOBOX_RUNSC_H
+#define ISOBOX_RUNSC_H
+
+#define RUNSC_ARGV_MAX 20
+
+/* runsc wants a name for the container; it is alone in its state directory. */
+#define RUNSC_CONTAINER "box"
+
+/*
+ * The arguments of `runsc run`, NULL-terminated. Pure; the strings are static or
+ * borrowed. `platform` is systrap, ptrace or kvm. platform_flag holds the text
+ * of one flag and lives as long as argv.
+ */
+void runsc_argv(const char *platform, char platform_flag[64],
+    const char *argv[RUNSC_ARGV_MAX]);
+
+#endif

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef ISOBOX_SANDBOX_H
+#define ISOBOX_SANDBOX_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "lib/err.h"
+#include "runner/cgroup.h"
+
+/* What a sandbox is made of. All strings borrowed. */
+struct sandbox_spec {
+	const char *rootfs; /* directory of the image */
+	const char *init_path; /* the host's isobox-init */
+	const char *runsc; /* path of runsc */
+	const char *platform;
+	bool scratch_exec;
+};
+
+/* A running sandbox as its supervisor holds it. */
+struct sandbox {
+	pid_t pid; /* runsc, PID 1 of the sandbox's own PID namespace */
+	int pidfd;
+	int in_fd; /* to isobox-init, non-blocking */
+	int out_fd; /* frames from isobox-init, non-blocking */
+	int log_fd; /* what runsc and init complain, non-blocking */
+};
+
+/*
+ * Starts runsc in the leaf, in namespaces of its own. Returns when the child
+ * exists; whether it boots is told by PROTO_GUEST_READY on out_fd. The caller
+ * owns *ret (sandbox_done()).
+ */
+int sandbox_start(const struct sandbox_spec *spec, struct leaf *leaf,
+    struct sandbox *ret, struct err *e);
+
+/* SIGKILL to PID 1 of its namespace: the kernel ends all that is in it. */
+void sandbox_kill(struct sandbox *s);
+
+/* Kills, reaps and closes; takes half-built state. */
+void sandbox_done(struct sandbox *s);
+
+#endif

@@ -1,0 +1,596 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Theory of operation. One supervisor process stands between one client and one
+ * sandbox. It is forked from the runner, so everything it needs is in memory, and
+ * it is the only process that waits for this sandbox: the runner's loop never
+ * does. Its life is two poll loops. The first (run_loop) goes on until something
+ * ends the run: the program's exit, a deadline, the kernel's out-of-memory kill,
+ * the client's leave, the runner's death, a failure. The second flushes what the
+ * program had written and the answer. Only then is the sandbox taken down, so
+ * that nobody waits for the clean-up.
+ *
+ * Nothing that comes from the sandbox is believed beyond its form: frames are
+ * bounds-checked, output is capped here, time is measured here, memory is judged
+ * by the kernel's counters.
+ */
+#include "runner/supervisor.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "lib/log.h"
+#include "lib/proto.h"
+#include "runner/clock.h"
+#include "runner/plan.h"
+#include "runner/sandbox.h"
+
+/* On top of the program's own processes and threads, for the sentry's threads
+ * and stubs: the guest's limit is RLIMIT_NPROC in the sentry, which is exact;
+ * reaching this one kills the sandbox. */
+#define PIDS_ALLOWANCE 256u
+
+/* A client that does not read: stop reading the guest, too. */
+#define CLIENT_BACKLOG (512u * 1024)
+
+/* How long a client may take to read its answer after the end. */
+#define FLUSH_US 10000000u
+
+/* How long the pipe of a killed sandbox may take to reach its end. */
+#define DRAIN_US 2000000u
+
+/* An out-of-memory notice comes before the kill is counted: look again. */
+#define OOM_RECHECK_US 5000u
+#define OOM_RECHECKS 40u
+
+#define LOG_TAIL 2048u
+#define DESTROY_MS 5000u
+
+enum phase {
+	PHASE_BOOT, /* until PROTO_GUEST_READY */
+	PHASE_START, /* until PROTO_GUEST_STARTED */
+	PHASE_RUN
+};
+
+enum stream {
+	STREAM_OUT,
+	STREAM_ERR,
+	STREAM_COUNT
+};
+
+struct run {
+	const struct run_order *order;
+	struct sandbox box;
+	enum phase phase;
+	enum run_end end;
+	char why[200];
+	struct buf to_guest;
+	struct buf from_guest;
+	struct buf to_client;
+	struct buf log;
+	bool guest_eof;
+	uint64_t begun_us; /* sandbox_start() */
+	uint64_t started_us; /* PROTO_GUEST_STARTED */
+	uint64_t deadline_us;
+	unsigned oom_rechecks;
+	size_t sent[STREAM_COUNT];
+	bool truncated[STREAM_COUNT];
+	int64_t memory_idle; /* charged before the program */
+	struct run_result result;
+};
+
+static void run_end(struct run *r, enum run_end end, const char *why)
+{
+	if (r->end != RUN_END_NONE)
+		return;
+	r->end = end;
+	if (r->phase == PHASE_RUN)
+		r->result.duration_us = clock_us() - r->started_us;
+	(void)snprintf(r->why, sizeof r->why, "%s", why);
+}
+
+/* The kernel has killed in the leaf: that, and nothing else, is "oomKilled". */
+static bool oom_killed(struct run *r)
+{
+	return leaf_oom_kills(r->order->leaf) > 0;
+}
+
+static void put_client(
+    struct run *r, enum proto_type type, const void *data, size_t len)
+{
+	if (r->order->client_fd >= 0)
+		proto_put_frame(&r->to_client, type, data, len);
+	if (r->to_client.failed)
+		run_end(r, RUN_END_FAILED, "out of memory");
+}
+
+static void forward_output(
+    struct run *r, enum stream s, const uint8_t *data, size_t len)
+{
+	size_t room = r->order->job->limits.output_bytes - r->sent[s];
+
+	if (len > room) {
+		r->truncated[s] = true;
+		len = room;
+	}
+	if (len == 0)
+		return;
+	r->sent[s] += len;
+	put_client(r, s == STREAM_OUT ? PROTO_STDOUT : PROTO_STDERR, data, len);
+}
+
+static void guest_ready(struct run *r)
+{
+	const struct job *job = r->order->job;
+	struct err e;
+
+	r->result.boot_us = clock_us() - r->begun_us;
+	r->memory_idle = leaf_memory_now(r->order->leaf);
+	if (job == NULL) { /* a probe: that is all it wanted to know */
+		run_end(r, RUN_END_EXIT, "");
+		return;
+	}
+	r->phase = PHASE_START;
+	/* Only now: the boot is ours, not the program's, and goes at full
+	 * speed. */
+	if (leaf_set_cpu(r->order->leaf, job->limits.cpus_milli, &e) < 0)
+		run_end(r, RUN_END_FAILED, e.msg);
+}
+
+static void guest_started(struct run *r)
+{
+	r->phase = PHASE_RUN;
+	r->started_us = clock_us();
+	r->deadline_us =
+	    r->started_us + (uint64_t)r->order->job->limits.wall_time_ms * 1000;
+	put_client(r, PROTO_STARTED, NULL, 0);
+}
+
+static void guest_exit(struct run *r, const uint8_t *payload, size_t len)
+{
+	struct guest_exit x;
+	struct err e;
+
+	if (guest_exit_decode(payload, len, &x, &e) < 0) {
+		run_end(r, RUN_END_FAILED, e.msg);
+		return;
+	}
+	if (oom_killed(r)) {
+		run_end(r, RUN_END_OOM, "");
+		return;
+	}
+	r->result.exit_code = x.exit_code & 0xff;
+	r->result.signal = x.signal;
+	r->result.cpu_us = x.cpu_us;
+	run_end(r, RUN_END_EXIT, "");
+}
+
+static void guest_failed(struct run *r, const uint8_t *payload, size_t len)
+{
+	struct reader rd = {.p = payload, .left = len};
+	size_t n;
+	const uint8_t *text = get_bytes(&rd, &n);
+	char why[sizeof r->why];
+
+	(void)snprintf(why, sizeof why, "isobox-init: %.*s",
+	    (int)(n < 150 ? n : 150), text != NULL ? (const char *)text : "");
+	run_end(r, RUN_END_FAILED, why);
+}
+
+/* Each frame has its place; at any other the peer is broken. */
+static bool guest_frame(
+    struct run *r, enum proto_type type, const uint8_t *payload, size_t len)
+{
+	const bool running = r->phase == PHASE_RUN;
+
+	if (type == PROTO_GUEST_READY && r->phase == PHASE_BOOT)
+		guest_ready(r);
+	else if (type == PROTO_GUEST_STARTED && r->phase == PHASE_START)
+		guest_started(r);
+	else if (type == PROTO_GUEST_STDOUT && running)
+		forward_output(r, STREAM_OUT, payload, len);
+	else if (type == PROTO_GUEST_STDERR && running)
+		forward_output(r, STREAM_ERR, payload, len);
+	else if (type == PROTO_GUEST_EXIT && running)
+		guest_exit(r, payload, len);
+	else if (type == PROTO_GUEST_FAIL)
+		guest_failed(r, payload, len);
+	else
+		return false;
+	return true;
+}
+
+static void guest_frames(struct run *r)
+{
+	size_t taken = 0;
+
+	/* Output that was written before a kill still counts; a second end
+	 * does not: run_end() keeps the first. */
+	for (;;) {
+		const uint8_t *payload;
+		enum proto_type type;
+		size_t len;
+		ssize_t n = proto_next(r->from_guest.data + taken,
+		    r->from_guest.len - taken, &type, &payload, &len);
+
+		if (n == 0)
+			break;
+		if (n < 0 || !guest_frame(r, type, payload, len)) {
+			run_end(r, RUN_END_FAILED,
+			    "the sandbox broke the protocol");
+			r->guest_eof = true;
+			break;
+		}
+		taken += (size_t)n;
+	}
+	buf_consume(&r->from_guest, taken);
+}
+
+/* The sandbox has closed its end: it is dead, whatever killed it. */
+static void guest_end(struct run *r)
+{
+	r->guest_eof = true;
+	if (r->end != RUN_END_NONE)
+		return;
+	if (oom_killed(r))
+		run_end(r, RUN_END_OOM, "");
+	else
+		run_end(r, RUN_END_FAILED,
+		    r->phase == PHASE_BOOT
+			? "the sandbox did not start"
+			: "the sandbox ended without a result");
+}
+
+static void guest_read(struct run *r)
+{
+	const size_t chunk = 64u * 1024;
+	uint8_t *room = buf_reserve(&r->from_guest, chunk);
+	ssize_t n;
+
+	if (room == NULL) {
+		run_end(r, RUN_END_FAILED, "out of memory");
+		return;
+	}
+	n = read(r->box.out_fd, room, chunk);
+	if (n > 0) {
+		r->from_guest.len += (size_t)n;
+		guest_frames(r);
+	} else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
+		guest_end(r);
+	}
+}
+
+static void guest_write(struct run *r)
+{
+	ssize_t n = write(r->box.in_fd, r->to_guest.data, r->to_guest.len);
+
+	if (n > 0)
+		buf_consume(&r->to_guest, (size_t)n);
+	else if (n < 0 && errno != EAGAIN && errno != EINTR)
+		buf_clear(&r->to_guest); /* dead: out_fd tells how */
+}
+
+/* Keeps the last LOG_TAIL bytes of what runsc and init complain. */
+static void log_read(struct run *r)
+{
+	char text[1024];
+	ssize_t n = read(r->box.log_fd, text, sizeof text);
+
+	if (n > 0) {
+		buf_put(&r->log, text, (size_t)n);
+		if (r->log.len > LOG_TAIL)
+			buf_consume(&r->log, r->log.len - LOG_TAIL);
+	} else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
+		(void)close(r->box.log_fd);
+		r->box.log_fd = -1;
+	}
+}
+
+/* False when the client is gone. */
+static bool client_write(struct run *r)
+{
+	while (r->to_client.len > 0) {
+		ssize_t n = send(r->order->client_fd, r->to_client.data,
+		    r->to_client.len, MSG_NOSIGNAL | MSG_DONTWAIT);
+
+		if (n < 0)
+			return errno == EAGAIN || errno == EINTR;
+		buf_consume(&r->to_client, (size_t)n);
+	}
+	return true;
+}
+
+static void oom_event(struct run *r)
+{
+	if (oom_killed(r)) {
+		run_end(r, RUN_END_OOM, "");
+		return;
+	}
+	/* v1 tells when memory is out, which may come to nothing. */
+	r->oom_rechecks = OOM_RECHECKS;
+}
+
+static void deadline_passed(struct run *r)
+{
+	if (oom_killed(r))
+		run_end(r, RUN_END_OOM, "");
+	else if (r->phase == PHASE_RUN)
+		run_end(r, RUN_END_TIMEOUT, "");
+	else
+		run_end(r, RUN_END_FAILED, "the sandbox did not start in time");
+}
+
+enum poll_slot {
+	POLL_GUEST_OUT,
+	POLL_GUEST_IN,
+	POLL_LOG,
+	POLL_CLIENT,
+	POLL_CONTROL,
+	POLL_OOM,
+	POLL_COUNT
+};
+
+static void poll_set(struct run *r, struct pollfd fds[POLL_COUNT])
+{
+	bool full = r->to_client.len > CLIENT_BACKLOG;
+	short oom_events = 0;
+	int oom = leaf_oom_fd(r->order->leaf, &oom_events);
+
+	fds[POLL_GUEST_OUT] =
+	    (struct pollfd){full ? -1 : r->box.out_fd, POLLIN};
+	fds[POLL_GUEST_IN] =
+	    (struct pollfd){r->to_guest.len > 0 ? r->box.in_fd : -1, POLLOUT};
+	fds[POLL_LOG] = (struct pollfd){r->box.log_fd, POLLIN};
+	fds[POLL_CLIENT] = (struct pollfd){r->order->client_fd,
+	    (short)(POLLIN | POLLRDHUP | (r->to_client.len > 0 ? POLLOUT : 0))};
+	fds[POLL_CONTROL] = (struct pollfd){r->order->control_fd, POLLIN};
+	fds[POLL_OOM] = (struct pollfd){oom, oom_events};
+}
+
+static void oom_drain(const struct pollfd *p)
+{
+	uint64_t count;
+
+	/* v1: an eventfd stays ready until it is read. */
+	if (p->events & POLLIN)
+		(void)!read(p->fd, &count, sizeof count);
+}
+
+/* Guest output comes last: what ends a run must not wait behind a flood. */
+static void poll_handle(struct run *r, const struct pollfd fds[POLL_COUNT])
+{
+	const short gone = POLLIN | POLLRDHUP | POLLHUP | POLLERR | POLLNVAL;
+
+	if (fds[POLL_CONTROL].revents != 0)
+		run_end(r, RUN_END_FAILED, "the runner ended");
+	if (fds[POLL_CLIENT].revents & gone ||
+	    ((fds[POLL_CLIENT].revents & POLLOUT) && !client_write(r)))
+		run_end(r, RUN_END_GONE, "");
+	if (fds[POLL_OOM].revents != 0) {
+		oom_drain(&fds[POLL_OOM]);
+		oom_event(r);
+	}
+	if (fds[POLL_LOG].revents != 0)
+		log_read(r);
+	if (fds[POLL_GUEST_IN].revents != 0)
+		guest_write(r);
+	if (fds[POLL_GUEST_OUT].revents != 0)
+		guest_read(r);
+}
+
+static uint64_t next_wake_us(const struct run *r)
+{
+	uint64_t recheck = clock_us() + OOM_RECHECK_US;
+
+	if (r->oom_rechecks > 0 && recheck < r->deadline_us)
+		return recheck;
+	return r->deadline_us;
+}
+
+static void run_loop(struct run *r)
+{
+	while (r->end == RUN_END_NONE) {
+		struct pollfd fds[POLL_COUNT];
+		struct timespec wait = clock_until(next_wake_us(r));
+
+		poll_set(r, fds);
+		if (ppoll(fds, POLL_COUNT, &wait, NULL) < 0 && errno != EINTR) {
+			run_end(r, RUN_END_FAILED, strerror(errno));
+			return;
+		}
+		poll_handle(r, fds);
+		if (r->oom_rechecks > 0 && --r->oom_rechecks > 0)
+			if (oom_killed(r))
+				run_end(r, RUN_END_OOM, "");
+		if (clock_us() >= r->deadline_us)
+			deadline_passed(r);
+		if (r->to_client.len > 0 && !client_write(r))
+			run_end(r, RUN_END_GONE, "");
+	}
+}
+
+/* What a killed program had written before still lies in the pipe. */
+static void drain_guest(struct run *r)
+{
+	uint64_t until = clock_us() + DRAIN_US;
+
+	while (!r->guest_eof && clock_us() < until) {
+		struct pollfd p = {r->box.out_fd, POLLIN, 0};
+		struct timespec wait = clock_until(until);
+
+		if (ppoll(&p, 1, &wait, NULL) > 0)
+			guest_read(r);
+	}
+	while (r->box.log_fd >= 0 && r->end == RUN_END_FAILED) {
+		struct pollfd p = {r->box.log_fd, POLLIN, 0};
+
+		if (poll(&p, 1, 0) <= 0)
+			break;
+		log_read(r);
+	}
+}
+
+/* Of the program: what the leaf had more than the idle sandbox. */
+static int64_t memory_peak(struct run *r)
+{
+	int64_t peak = leaf_memory_peak(r->order->leaf);
+
+	if (peak < 0 || r->memory_idle < 0)
+		return -1;
+	return peak > r->memory_idle ? peak - r->memory_idle : 0;
+}
+
+static void put_result(struct run *r)
+{
+	struct buf payload = {0};
+
+	r->result.timed_out = r->end == RUN_END_TIMEOUT;
+	r->result.oom_killed = r->end == RUN_END_OOM;
+	if (r->end != RUN_END_EXIT) {
+		r->result.exit_code = 128 + SIGKILL;
+		r->result.signal = SIGKILL;
+		r->result.cpu_us = RUN_RESULT_UNKNOWN;
+	}
+	r->result.stdout_truncated = r->truncated[STREAM_OUT];
+	r->result.stderr_truncated = r->truncated[STREAM_ERR];
+	r->result.queue_us = r->order->queue_us;
+	r->result.memory_peak_bytes = memory_peak(r);
+	run_result_encode(&r->result, &payload);
+	put_client(r, PROTO_DONE, payload.data, payload.len);
+	buf_free(&payload);
+}
+
+static void put_failure(struct run *r)
+{
+	struct buf payload = {0};
+
+	put_u32(&payload, ERR_SANDBOX_FAILED);
+	put_u32(&payload, 0);
+	put_cstr(&payload, r->why);
+	put_client(r, PROTO_FAIL, payload.data, payload.len);
+	buf_free(&payload);
+}
+
+static void flush_client(struct run *r)
+{
+	uint64_t until = clock_us() + FLUSH_US;
+
+	while (client_write(r) && r->to_client.len > 0 && clock_us() < until) {
+		struct pollfd p[2] = {{r->order->client_fd, POLLOUT, 0},
+		    {r->order->control_fd, POLLIN, 0}};
+		struct timespec wait = clock_until(until);
+
+		(void)ppoll(p, 2, &wait, NULL);
+		if ((p[0].revents & (POLLHUP | POLLERR)) || p[1].revents != 0)
+			return;
+	}
+}
+
+static void log_failure(const struct run *r)
+{
+	const struct job *job = r->order->job;
+	const char none[] = "probe";
+	const void *id =
+	    job != NULL ? (const void *)job->request_id.data : none;
+	size_t id_len = job != NULL ? job->request_id.len : sizeof none - 1;
+
+	log_error("run %.*s failed: %s; runsc: %.*s", (int)id_len,
+	    (const char *)id, r->why, (int)r->log.len,
+	    r->log.len > 0 ? (const char *)r->log.data : "");
+}
+
+static void answer(struct run *r)
+{
+	if (r->end == RUN_END_GONE)
+		return;
+	if (r->end != RUN_END_EXIT) {
+		sandbox_kill(&r->box);
+		drain_guest(r);
+	}
+	if (r->end == RUN_END_FAILED) {
+		log_failure(r);
+		put_failure(r);
+	} else if (r->order->job != NULL) {
+		put_result(r);
+	}
+	if (r->order->client_fd >= 0) {
+		flush_client(r);
+		(void)shutdown(r->order->client_fd, SHUT_RDWR);
+	}
+}
+
+static int set_limits(const struct run_order *o, struct err *e)
+{
+	uint64_t memory = (uint64_t)o->config->sandbox_overhead_mb << 20;
+	uint32_t pids = PIDS_ALLOWANCE;
+	int rc;
+
+	memory += o->job != NULL ? o->job->limits.memory_bytes
+				 : o->runtime->limits.memory_bytes;
+	pids += o->job != NULL ? o->job->limits.pids : LIMIT_PIDS_DEFAULT;
+	if ((rc = leaf_set_memory(o->leaf, memory, e)) < 0)
+		return rc;
+	return leaf_set_pids(o->leaf, pids, e);
+}
+
+static int start(struct run *r, struct err *e)
+{
+	const struct run_order *o = r->order;
+	const struct sandbox_spec spec = {.rootfs = o->runtime->rootfs,
+	    .init_path = o->config->init_path,
+	    .runsc = o->config->runsc,
+	    .platform = o->config->runsc_platform,
+	    .scratch_exec = o->runtime->scratch_exec};
+	int rc;
+
+	if ((rc = set_limits(o, e)) < 0)
+		return rc;
+	if (o->job != NULL &&
+	    (rc = plan_guest_job(o->runtime, o->job, &r->to_guest, e)) < 0)
+		return rc;
+	r->begun_us = clock_us();
+	r->deadline_us =
+	    r->begun_us + (uint64_t)o->config->boot_timeout_ms * 1000;
+	return sandbox_start(&spec, o->leaf, &r->box, e);
+}
+
+static void report(const struct run *r)
+{
+	struct run_report rep = {.end = r->end,
+	    .boot_us = r->result.boot_us,
+	    .run_us = r->result.duration_us};
+
+	(void)snprintf(rep.why, sizeof rep.why, "%s", r->why);
+	(void)send(r->order->control_fd, &rep, sizeof rep, MSG_NOSIGNAL);
+}
+
+int supervisor_main(const struct run_order *order)
+{
+	struct run r = {.order = order,
+	    .box = {.pid = -1,
+		.pidfd = -1,
+		.in_fd = -1,
+		.out_fd = -1,
+		.log_fd = -1}};
+	struct err e;
+	int rc;
+
+	if (start(&r, &e) < 0)
+		run_end(&r, RUN_END_FAILED, e.msg);
+	run_loop(&r);
+	answer(&r);
+	report(&r);
+	sandbox_done(&r.box);
+	rc = leaf_destroy(order->leaf, DESTROY_MS, &e);
+	if (rc < 0)
+		log_error("%s", e.msg);
+	buf_free(&r.to_guest);
+	buf_free(&r.from_guest);
+	buf_free(&r.to_client);
+	buf_free(&r.log);
+	return rc < 0 ? 1 : 0;
+}
