@@ -125,29 +125,57 @@ $(B)/isobox-init: $(GUEST_OBJ)
 	$(call say,LD,$@)
 	$(Q)$(CC) -static -no-pie -Wl,-z,relro,-z,now,-z,noexecstack -o $@ $^
 
-# Unit tests (cmocka), one program for each tests/unit/test_*.c. A test that
-# includes the module under test, or wraps functions, says so in a comment
-# "LINK: objects and flags" that is read here.
-$(B)/unit/%: tests/unit/%.c $(LIB_OBJ) $(filter-out $(B)/runner/main.o,$(RUNNER_OBJ)) $(filter-out $(B)/fcgi/main.o,$(FCGI_OBJ)) $(B)/flags
+$(B)/lib.a: $(LIB_OBJ)
+	$(call say,AR,$@)
+	$(Q)rm -f $@ && ar rcs $@ $^
+
+# Unit tests (cmocka), one program for each tests/unit/test_*.c, linked with what
+# it needs of lib. A line " * LINK: words" in its first comment names more: other
+# objects (runner/admit.o), flags (-Wl,--wrap=open), libraries. A test may also
+# include the .c file under test; lib's object of it then stays out.
+link_words = $(shell sed -n 's/^ \* LINK: //p' $1)
+define unit_rule
+$(B)/unit/$1: LINK := $(patsubst %.o,$(B)/%.o,$(call link_words,tests/unit/$1.c))
+$(B)/unit/$1: $(patsubst %.o,$(B)/%.o,$(filter %.o,$(call link_words,tests/unit/$1.c)))
+endef
+$(foreach t,$(UNIT_BIN),$(eval $(call unit_rule,$(notdir $t))))
+
+$(B)/unit/%: tests/unit/%.c $(B)/lib.a $(B)/flags
 	@mkdir -p $(@D)
 	$(call say,TEST,$<)
 	$(Q)$(CC) $(BASE_CFLAGS) $(HARDEN) $(PC_CFLAGS) $(OPT) $(CFLAGS) \
 	    -Wno-missing-prototypes -MMD -MP -MF $@.d $(HARDEN_LD) -o $@ $< \
-	    $$(sed -n 's/^ \* LINK: //p' $<) \
-	    $(LIB_OBJ) -lcmocka $(PC_LIBS)
+	    $(LINK) $(B)/lib.a -lcmocka $(PC_LIBS)
 
 $(B)/guest-test/%: tests/guest/%.c $(B)/flags
 	@mkdir -p $(@D)
 	$(call say,CC,$<)
 	$(Q)$(CC) $(BASE_CFLAGS) $(OPT) -static -o $@ $<
 
-$(B)/fuzz/%: tests/fuzz/%.c $(LIB_SRC) $(FCGI_SRC) $(B)/flags
+# Fuzz targets (libFuzzer, so clang whatever CC is); LINK: as above.
+FUZZ_CFLAGS = $(filter-out -Wduplicated% -Wlogical-op -Wjump-misses-init,\
+	$(BASE_CFLAGS)) $(PC_CFLAGS) -g -O1 -fno-omit-frame-pointer \
+	-fno-sanitize-recover=all -fsanitize=address,undefined
+define fuzz_rule
+$(B)/fuzz/$1: LINK := $(patsubst %.o,$(B)/fuzz-obj/%.o,$(call link_words,tests/fuzz/$1.c))
+$(B)/fuzz/$1: $(patsubst %.o,$(B)/fuzz-obj/%.o,$(filter %.o,$(call link_words,tests/fuzz/$1.c)))
+endef
+$(foreach t,$(FUZZ_BIN),$(eval $(call fuzz_rule,$(notdir $t))))
+
+$(B)/fuzz-obj/%.o: %.c $(B)/flags
 	@mkdir -p $(@D)
 	$(call say,FUZZ,$<)
-	$(Q)clang $(filter-out -Wduplicated% -Wlogical-op -Wjump-misses-init,$(BASE_CFLAGS)) \
-	    $(PC_CFLAGS) -g -O1 -fsanitize=fuzzer,address,undefined \
-	    -fno-sanitize-recover=undefined -Wno-missing-prototypes -o $@ $< \
-	    $$(sed -n 's/^ \* LINK: //p' $<) $(LIB_SRC) $(PC_LIBS)
+	$(Q)clang $(FUZZ_CFLAGS) -fsanitize=fuzzer-no-link -MMD -MP -c -o $@ $<
+
+$(B)/fuzz-obj/lib.a: $(LIB_SRC:%.c=$(B)/fuzz-obj/%.o)
+	$(call say,AR,$@)
+	$(Q)rm -f $@ && ar rcs $@ $^
+
+$(B)/fuzz/%: tests/fuzz/%.c $(B)/fuzz-obj/lib.a
+	@mkdir -p $(@D)
+	$(call say,FUZZ,$<)
+	$(Q)clang $(FUZZ_CFLAGS) -fsanitize=fuzzer -Wno-missing-prototypes \
+	    -MMD -MP -MF $@.d -o $@ $< $(LINK) $(B)/fuzz-obj/lib.a $(PC_LIBS)
 
 .PHONY: guest-test
 guest-test: $(GUEST_TEST_BIN)

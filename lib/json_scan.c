@@ -200,7 +200,7 @@ static int scan_string(struct scan *sc, struct buf *decoded)
 	while (sc->at < sc->len && sc->s[sc->at] != '"') {
 		c = sc->s[sc->at];
 		if (c < 0x20)
-			return unexpected(sc, "control characters as \\u00XX");
+			return fail(sc, sc->at, "bare control character");
 		sc->at++;
 		if (c != '\\') {
 			if (decoded != NULL)
@@ -240,7 +240,7 @@ static int scan_number(struct scan *sc)
 	if (peek(sc) == '0') {
 		sc->at++;
 		if (peek(sc) >= '0' && peek(sc) <= '9')
-			return unexpected(sc, "no leading zero in a number");
+			return fail(sc, sc->at - 1, "leading zero");
 	} else if (!skip_digits(sc)) {
 		return unexpected(sc, "a digit");
 	}
@@ -264,7 +264,7 @@ static int scan_literal(struct scan *sc, const char *word)
 	size_t n = strlen(word);
 
 	if (sc->len - sc->at < n || memcmp(sc->s + sc->at, word, n) != 0)
-		return unexpected(sc, "a value");
+		return unexpected(sc, word);
 	sc->at += n;
 	return 0;
 }
