@@ -11,8 +11,8 @@
 
 /*
  * The configuration: defaults, then one YAML file, then ISOBOX_* variables over
- * it. One typed table in config.c knows each key, its variable, its range and
- * its default. An unknown key in the file, an unknown ISOBOX_* variable or a
+ * it. One typed table in config_table.c knows each key, its variable, its range
+ * and its default. An unknown key in the file, an unknown ISOBOX_* variable or a
  * value out of range is an error that names file, line, key and what is allowed.
  * Both programs read the same file; each takes what it needs.
  */
@@ -20,6 +20,7 @@ struct config {
 	/* Who may call (isobox.fcgi). */
 	uint8_t (*key_hashes)[TOKEN_HASH_LEN]; /* api_key(s), key file */
 	size_t key_count; /* 0: open mode, tenant "public" */
+	char *api_keys_file; /* NULL = none */
 	bool require_auth; /* refuse open mode at start */
 	bool memory_require_key;
 
@@ -48,7 +49,32 @@ struct config {
 	char *runner_socket;
 	char *state_dir; /* of isobox.fcgi */
 	char *access_log; /* path, or "-" for stderr, "" for none */
-	char *log_level;
+	char *log_level; /* a word of log_level_parse() */
+
+	/* Sessions, volumes and kernels. */
+	uint32_t max_sessions;
+	uint32_t session_ttl_sec;
+	uint32_t session_disk_mb; /* quota of one session */
+	uint32_t sessions_disk_max_gb; /* of all together */
+	uint32_t min_free_disk_gb; /* below it no new session */
+	uint32_t vol_disk_mb; /* quota of one volume */
+	uint32_t kernel_slots;
+	uint32_t kernel_mem_mb;
+	uint32_t kernel_idle_sec;
+	uint32_t kernel_max_life_sec;
+	uint32_t kernel_max_step_ms;
+
+	/* The agent. */
+	char *ai_base; /* URL of the upstream; NULL or "" = off */
+	char *ai_key;
+	char *ai_model;
+	uint32_t ai_max_iters;
+	uint32_t ai_rate_per_min; /* 0 = no rate limit */
+	bool ai_search;
+
+	/* The keys themselves, only while they are loaded: NULL afterwards. */
+	char *api_key;
+	char **api_keys;
 };
 
 /*
@@ -59,8 +85,14 @@ struct config {
 int config_load(const char *path, struct config **ret, struct err *e);
 void config_free(struct config *c);
 
-/* Only the keys, read again at SIGHUP: on success c's are replaced, on failure
- * the old ones stay. */
+/* The same for isobox-runner, which has no use for keys and no right to read
+ * their file: key_count is 0 and require_auth is not asked for. */
+int config_load_without_keys(
+    const char *path, struct config **ret, struct err *e);
+
+/* Only the keys, read again at SIGHUP: on success c's are replaced (the caller
+ * keeps readers away), on failure the old ones stay. Fails too when no key is
+ * left: a service that asked for one does not open up while it runs. */
 int config_reload_keys(const char *path, struct config *c, struct err *e);
 
 /* Prints each key, its variable, value in force and meaning (for

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "lib/config_table.h"
+
+#include <string.h>
+
+#include "lib/config.h"
+
+#define M(member) offsetof(struct config, member)
+
+/* sizeof(sun_path) less its NUL, unix(7). */
+#define SOCKET_PATH_MAX 107
+#define PATH_LEN_MAX 4095
+
+#define BOOL(key, var, def_, text)                                           \
+	{                                                                    \
+#key, "ISOBOX_" var, CONFIG_BOOL, false, M(key), 0, 1, def_, \
+		    NULL, text                                               \
+	}
+#define UINT(key, var, min_, max_, def_, text)                               \
+	{                                                                    \
+#key, "ISOBOX_" var, CONFIG_UINT, false, M(key), min_, max_, \
+		    def_, NULL, text                                         \
+	}
+#define TEXT(key, var, min_, max_, secret_, text)                              \
+	{                                                                      \
+#key, "ISOBOX_" var, CONFIG_TEXT, secret_, M(key), min_, max_, \
+		    NULL, NULL, text                                           \
+	}
+#define PATH(key, var, max_, def_, text)                                  \
+	{                                                                 \
+#key, "ISOBOX_" var, CONFIG_PATH, false, M(key), 1, max_, \
+		    def_, NULL, text                                      \
+	}
+#define LOGFILE(key, var, def_, text)                              \
+	{                                                          \
+#key, "ISOBOX_" var, CONFIG_LOG, false, M(key), 0, \
+		    PATH_LEN_MAX, def_, NULL, text                 \
+	}
+#define CHOICE(key, var, choices_, def_, text)                            \
+	{                                                                 \
+#key, "ISOBOX_" var, CONFIG_CHOICE, false, M(key), 1, 16, \
+		    def_, choices_, text                                  \
+	}
+#define LIST(key, var, min_, max_, secret_, text)                           \
+	{                                                                   \
+#key, "ISOBOX_" var, CONFIG_LIST, secret_, M(key), 0, max_, \
+		    NULL, NULL, text                                        \
+	}
+
+/* clang-format off */
+const struct config_key config_keys[] = {
+	/* Who may call. */
+	TEXT(api_key, "API_KEY", 1, CONFIG_ENTRY_MAX, true,
+	    "a key that callers have to send"),
+	LIST(api_keys, "API_KEYS", 1, 256, true,
+	    "more keys, each a tenant of its own"),
+	PATH(api_keys_file, "API_KEYS_FILE", PATH_LEN_MAX, NULL,
+	    "a file of more keys, one a line, # begins a comment"),
+	BOOL(require_auth, "REQUIRE_AUTH", "0",
+	    "refuse to start without a key"),
+	BOOL(memory_require_key, "MEMORY_REQUIRE_KEY", "0",
+	    "memory and volumes need a key even when the rest is open"),
+
+	/* Admission and rates. */
+	UINT(concurrency, "CONCURRENCY", 1, 256, "4",
+	    "runs at the same time"),
+	UINT(acquire_wait_ms, "ACQUIRE_WAIT_MS", 0, 60000, "2000",
+	    "how long a request waits for a free slot, in milliseconds"),
+	UINT(rate_per_min, "RATE_PER_MIN", 0, 100000, "30",
+	    "runs a minute for each client address; 0 is no limit"),
+	UINT(rate_burst, "RATE_BURST", 1, 10000, "10",
+	    "runs that an address may start at once"),
+	UINT(threads, "THREADS", 1, 1024, "64",
+	    "requests that isobox.fcgi serves at the same time"),
+
+	/* The sandbox. */
+	BOOL(allow_network, "ALLOW_NETWORK", "1",
+	    "let runs have filtered access to the public internet"),
+	PATH(runsc, "RUNSC", PATH_LEN_MAX, NULL,
+	    "the runsc program; not set: /usr/local/bin/runsc or "
+	    "/usr/bin/runsc"),
+	CHOICE(runsc_platform, "RUNSC_PLATFORM", "systrap|ptrace|kvm",
+	    "systrap", "how gVisor takes over system calls"),
+	PATH(init_path, "INIT", PATH_LEN_MAX, ISOBOX_LIBEXECDIR "/isobox-init",
+	    "the program that is PID 1 in a sandbox"),
+	UINT(sandbox_overhead_mb, "SANDBOX_OVERHEAD_MB", 16, 512, "48",
+	    "memory of the sandbox itself, on top of a run's limit, in MiB"),
+	UINT(boot_timeout_ms, "BOOT_TIMEOUT_MS", 1000, 120000, "10000",
+	    "a sandbox that is not up by then has failed, in milliseconds"),
+	PATH(cgroup, "CGROUP", PATH_LEN_MAX, NULL,
+	    "the delegated subtree, below the mount point of the cgroup file "
+	    "system; not set: the one that isobox-runner was started in"),
+	LIST(allowed_users, "ALLOWED_USERS", 0, 64, false,
+	    "users, by name or number, that may use the runner's socket "
+	    "besides the runner's own"),
+
+	/* Places. */
+	PATH(registry_dir, "REGISTRY", PATH_LEN_MAX,
+	    ISOBOX_DATADIR "/registry", "the languages, one YAML file each"),
+	PATH(images_dir, "IMAGES", PATH_LEN_MAX, "/var/lib/isobox/images",
+	    "the languages' root file systems"),
+	PATH(runner_socket, "RUNNER_SOCKET", SOCKET_PATH_MAX,
+	    "/run/isobox/runner.sock",
+	    "where isobox-runner listens for isobox.fcgi"),
+	PATH(state_dir, "STATE_DIR", PATH_LEN_MAX, "/var/lib/isobox/state",
+	    "what isobox.fcgi keeps"),
+	LOGFILE(access_log, "ACCESS_LOG", "-",
+	    "one JSON line a request: a path, \"-\" for standard error, "
+	    "\"\" for none"),
+	CHOICE(log_level, "LOG_LEVEL", "error|warn|info|debug", "info",
+	    "what is logged on standard error"),
+
+	/* Sessions, volumes and kernels. */
+	UINT(max_sessions, "MAX_SESSIONS", 0, 100000, "200",
+	    "sessions at the same time"),
+	UINT(session_ttl_sec, "SESSION_TTL_SEC", 60, 31536000, "86400",
+	    "an idle session is removed after so many seconds"),
+	UINT(session_disk_mb, "SESSION_DISK_MB", 1, 1048576, "512",
+	    "disk of one session, in MiB"),
+	UINT(sessions_disk_max_gb, "SESSIONS_DISK_MAX_GB", 1, 1048576, "10",
+	    "disk of all sessions together, in GiB"),
+	UINT(min_free_disk_gb, "MIN_FREE_DISK_GB", 0, 1048576, "4",
+	    "no new session when less than this is free, in GiB"),
+	UINT(vol_disk_mb, "VOL_DISK_MB", 1, 1048576, "512",
+	    "disk of one volume, in MiB"),
+	UINT(kernel_slots, "KERNEL_SLOTS", 0, 256, "6",
+	    "kernels at the same time; 0 turns them off"),
+	UINT(kernel_mem_mb, "KERNEL_MEM_MB", 64, 65536, "512",
+	    "memory of one kernel, in MiB"),
+	UINT(kernel_idle_sec, "KERNEL_IDLE_SEC", 10, 604800, "1800",
+	    "an idle kernel is ended after so many seconds"),
+	UINT(kernel_max_life_sec, "KERNEL_MAX_LIFE_SEC", 60, 2592000, "14400",
+	    "any kernel is ended after so many seconds"),
+	UINT(kernel_max_step_ms, "KERNEL_MAX_STEP_MS", 100, 3600000, "60000",
+	    "the longest step in a kernel, in milliseconds"),
+
+	/* The agent. */
+	TEXT(ai_base, "AI_BASE", 0, 2048, false,
+	    "URL of the OpenAI-compatible service that the agent asks; "
+	    "not set or \"\": no agent"),
+	TEXT(ai_key, "AI_KEY", 0, 4096, true, "the key of that service"),
+	TEXT(ai_model, "AI_MODEL", 0, 256, false, "the model to ask for"),
+	UINT(ai_max_iters, "AI_MAX_ITERS", 1, 64, "8",
+	    "rounds of tool calls in one request"),
+	UINT(ai_rate_per_min, "AI_RATE_PER_MIN", 0, 100000, "6",
+	    "agent requests a minute for each address; 0 is no limit"),
+	BOOL(ai_search, "AI_SEARCH", "1", "let the agent search the web"),
+};
+/* clang-format on */
+
+const size_t config_key_count = sizeof(config_keys) / sizeof(config_keys[0]);
+
+const struct config_key *config_key_by_name(const char *name)
+{
+	for (size_t i = 0; i < config_key_count; i++)
+		if (strcmp(config_keys[i].name, name) == 0)
+			return &config_keys[i];
+	return NULL;
+}
+
+const struct config_key *config_key_by_env(const char *env, size_t env_len)
+{
+	for (size_t i = 0; i < config_key_count; i++)
+		if (strlen(config_keys[i].env) == env_len &&
+		    memcmp(config_keys[i].env, env, env_len) == 0)
+			return &config_keys[i];
+	return NULL;
+}

@@ -1,0 +1,358 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "lib/ydoc.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <yaml.h>
+
+#include "lib/buf.h"
+#include "lib/cleanup.h"
+#include "lib/file.h"
+
+/*
+ * The reading half of ydoc.h. libyaml hands over events, one after the other;
+ * each function below takes the events of one thing and builds its nodes. The
+ * tree hangs on the document from the start, so a failure frees it in one place.
+ */
+
+/* Bytes of a file's path in a message: room is left for what is wrong. */
+#define FILE_SHOWN 100u
+
+struct reader {
+	yaml_parser_t parser;
+	struct ydoc *doc;
+	size_t nodes;
+	struct err *e;
+};
+
+#define cleanup_event __attribute__((cleanup(yaml_event_delete)))
+
+static int fail_at(struct reader *r, size_t line, const char *what)
+{
+	(void)err_set(r->e, ERR_INTERNAL, EINVAL, "%s", what);
+	return err_wrap(r->e, "%s:%zu", r->doc->file, line + 1);
+}
+
+static int fail_node(
+    struct reader *r, const struct ydoc_node *n, const char *what)
+{
+	(void)err_set(r->e, ERR_INTERNAL, EINVAL, "%s", what);
+	return ydoc_wrap(r->doc, n, r->e);
+}
+
+static int fail_memory(struct reader *r)
+{
+	return err_sys(r->e, ENOMEM, "%s", r->doc->file);
+}
+
+/* What libyaml found. Its marks are only set for some kinds of error. */
+static int fail_parser(struct reader *r)
+{
+	const yaml_parser_t *p = &r->parser;
+	size_t line = p->mark.line;
+
+	if (p->error == YAML_MEMORY_ERROR)
+		return fail_memory(r);
+	if (p->error == YAML_SCANNER_ERROR || p->error == YAML_PARSER_ERROR)
+		line = p->problem_mark.line;
+	return fail_at(r, line, p->problem != NULL ? p->problem : "not YAML");
+}
+
+static int next_event(struct reader *r, yaml_event_t *ev)
+{
+	if (!yaml_parser_parse(&r->parser, ev))
+		return fail_parser(r);
+	return 0;
+}
+
+/* Anchors, aliases and tags are refused on whatever node carries them. */
+static int check_event(struct reader *r, const yaml_event_t *ev)
+{
+	const yaml_char_t *anchor = NULL;
+	const yaml_char_t *tag = NULL;
+
+	if (ev->type == YAML_SCALAR_EVENT) {
+		anchor = ev->data.scalar.anchor;
+		tag = ev->data.scalar.tag;
+	} else if (ev->type == YAML_SEQUENCE_START_EVENT) {
+		anchor = ev->data.sequence_start.anchor;
+		tag = ev->data.sequence_start.tag;
+	} else if (ev->type == YAML_MAPPING_START_EVENT) {
+		anchor = ev->data.mapping_start.anchor;
+		tag = ev->data.mapping_start.tag;
+	}
+	if (anchor != NULL || ev->type == YAML_ALIAS_EVENT)
+		return fail_at(r, ev->start_mark.line,
+		    "anchors and aliases are not allowed");
+	if (tag != NULL)
+		return fail_at(r, ev->start_mark.line, "tags are not allowed");
+	return 0;
+}
+
+/* Takes the text of a scalar event over. */
+static int take_text(struct reader *r, const yaml_event_t *ev, char **ret)
+{
+	const char *text = (const char *)ev->data.scalar.value;
+
+	if (strlen(text) != ev->data.scalar.length)
+		return fail_at(
+		    r, ev->start_mark.line, "a text must not contain NUL");
+	*ret = strdup(text);
+	return *ret != NULL ? 0 : fail_memory(r);
+}
+
+/* One more, empty item of n. It stays where it is until the next call. */
+static int add_item(
+    struct reader *r, struct ydoc_node *n, size_t line, struct ydoc_node **ret)
+{
+	struct ydoc_node *items;
+
+	if (n->count >= YDOC_ITEMS_MAX || r->nodes >= YDOC_NODES_MAX)
+		return fail_at(r, line,
+		    "too much: at most 256 entries in a map or list, 2048 in "
+		    "all");
+	items = reallocarray(n->items, n->count + 1, sizeof(*items));
+	if (items == NULL)
+		return fail_memory(r);
+	n->items = items;
+	*ret = &items[n->count++];
+	**ret = (struct ydoc_node){.line = (unsigned)line + 1};
+	r->nodes++;
+	return 0;
+}
+
+static int read_node(struct reader *r, const yaml_event_t *ev, unsigned depth,
+    struct ydoc_node *n);
+
+static int read_list(struct reader *r, unsigned depth, struct ydoc_node *n)
+{
+	for (;;) {
+		cleanup_event yaml_event_t ev = {0};
+		struct ydoc_node *item;
+		int err = next_event(r, &ev);
+
+		if (err < 0 || ev.type == YAML_SEQUENCE_END_EVENT)
+			return err;
+		err = add_item(r, n, ev.start_mark.line, &item);
+		if (err < 0)
+			return err;
+		if (asprintf(&item->path, "%s[%zu]", n->path, n->count - 1) <
+		    0) {
+			item->path = NULL;
+			return fail_memory(r);
+		}
+		err = read_node(r, &ev, depth, item);
+		if (err < 0)
+			return err;
+	}
+}
+
+static bool is_key(const char *s)
+{
+	static const char allowed[] = "abcdefghijklmnopqrstuvwxyz"
+				      "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+				      "0123456789_.-";
+	size_t len = strlen(s);
+
+	return len > 0 && len <= YDOC_KEY_MAX && strspn(s, allowed) == len;
+}
+
+static int read_key(struct reader *r, const yaml_event_t *ev,
+    const struct ydoc_node *map, struct ydoc_node *item)
+{
+	cleanup_free
+	char *key = NULL;
+	int err;
+
+	if (ev->type != YAML_SCALAR_EVENT)
+		return fail_at(r, ev->start_mark.line,
+		    "a key must be a word, not a map or list");
+	err = take_text(r, ev, &key);
+	if (err < 0)
+		return err;
+	if (!is_key(key))
+		return fail_at(r, ev->start_mark.line,
+		    "a key must be 1 to 64 letters, digits, \"_\", \".\" or "
+		    "\"-\"");
+	if (asprintf(&item->path, "%s%s%s", map->path,
+		map->path[0] != '\0' ? "." : "", key) < 0) {
+		item->path = NULL;
+		return fail_memory(r);
+	}
+	item->key = item->path + strlen(item->path) - strlen(key);
+	for (size_t i = 0; i + 1 < map->count; i++)
+		if (strcmp(map->items[i].key, key) == 0)
+			return fail_node(r, item, "the same key twice");
+	return 0;
+}
+
+static int read_map(struct reader *r, unsigned depth, struct ydoc_node *n)
+{
+	for (;;) {
+		cleanup_event yaml_event_t key = {0};
+		cleanup_event yaml_event_t value = {0};
+		struct ydoc_node *item;
+		int err = next_event(r, &key);
+
+		if (err < 0 || key.type == YAML_MAPPING_END_EVENT)
+			return err;
+		err = check_event(r, &key);
+		if (err < 0)
+			return err;
+		err = add_item(r, n, key.start_mark.line, &item);
+		if (err < 0)
+			return err;
+		err = read_key(r, &key, n, item);
+		if (err < 0)
+			return err;
+		err = next_event(r, &value);
+		if (err < 0)
+			return err;
+		err = read_node(r, &value, depth, item);
+		if (err < 0)
+			return err;
+	}
+}
+
+/* The node that ev begins. depth: how many maps and lists may yet open. */
+static int read_node(struct reader *r, const yaml_event_t *ev, unsigned depth,
+    struct ydoc_node *n)
+{
+	int err = check_event(r, ev);
+
+	if (err < 0)
+		return err;
+	if (ev->type == YAML_SCALAR_EVENT) {
+		n->kind = YDOC_SCALAR;
+		n->plain = ev->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
+		return take_text(r, ev, &n->text);
+	}
+	if (depth == 0)
+		return fail_node(r, n, "nested too deeply: at most 4 levels");
+	if (ev->type == YAML_SEQUENCE_START_EVENT) {
+		n->kind = YDOC_LIST;
+		return read_list(r, depth - 1, n);
+	}
+	n->kind = YDOC_MAP;
+	return read_map(r, depth - 1, n);
+}
+
+/* Whether the document is there but says nothing ("---" alone). */
+static bool is_nothing(const yaml_event_t *ev)
+{
+	return ev->type == YAML_SCALAR_EVENT && ev->data.scalar.length == 0 &&
+	       ev->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
+}
+
+static int read_document(struct reader *r)
+{
+	cleanup_event yaml_event_t ev = {0};
+	struct ydoc_node *root = &r->doc->root;
+	int err = next_event(r, &ev);
+
+	if (err < 0)
+		return err;
+	root->line = (unsigned)ev.start_mark.line + 1;
+	if (ev.type == YAML_MAPPING_START_EVENT)
+		return read_node(r, &ev, YDOC_DEPTH_MAX, root);
+	if (is_nothing(&ev))
+		return check_event(r, &ev);
+	return fail_at(r, ev.start_mark.line, "must be a map of keys");
+}
+
+static int read_stream(struct reader *r)
+{
+	for (bool seen = false;; seen = true) {
+		cleanup_event yaml_event_t begin = {0};
+		cleanup_event yaml_event_t end = {0};
+		int err = next_event(r, &begin);
+
+		if (err < 0 || begin.type == YAML_STREAM_END_EVENT)
+			return err;
+		if (seen)
+			return fail_at(r, begin.start_mark.line,
+			    "only one document is allowed");
+		if (begin.data.document_start.tag_directives.start !=
+		    begin.data.document_start.tag_directives.end)
+			return fail_at(
+			    r, begin.start_mark.line, "tags are not allowed");
+		err = read_document(r);
+		if (err < 0)
+			return err;
+		err = next_event(r, &end);
+		if (err < 0)
+			return err;
+	}
+}
+
+static struct ydoc *doc_new(const char *file)
+{
+	struct ydoc *d = calloc(1, sizeof(*d));
+	size_t len = strlen(file);
+	int n;
+
+	if (d == NULL)
+		return NULL;
+	d->root = (struct ydoc_node){.kind = YDOC_MAP, .line = 1};
+	d->root.path = strdup("");
+	if (len <= FILE_SHOWN)
+		n = asprintf(&d->file, "%s", file);
+	else
+		n = asprintf(&d->file, "...%s", file + len - FILE_SHOWN);
+	if (n < 0)
+		d->file = NULL;
+	if (d->file == NULL || d->root.path == NULL) {
+		ydoc_free(d);
+		return NULL;
+	}
+	return d;
+}
+
+static int read_bytes(
+    struct ydoc *d, const uint8_t *data, size_t len, struct err *e)
+{
+	cleanup_event yaml_event_t start = {0};
+	struct reader r = {.doc = d, .e = e};
+	int err;
+
+	if (!yaml_parser_initialize(&r.parser))
+		return fail_memory(&r);
+	yaml_parser_set_encoding(&r.parser, YAML_UTF8_ENCODING);
+	yaml_parser_set_input_string(&r.parser, data, len);
+	err = next_event(&r, &start);
+	if (err == 0)
+		err = read_stream(&r);
+	yaml_parser_delete(&r.parser);
+	return err;
+}
+
+int ydoc_parse(const char *file, const uint8_t *data, size_t len,
+    struct ydoc **ret, struct err *e)
+{
+	cleanup_ydoc struct ydoc *d = doc_new(file);
+	int err;
+
+	if (d == NULL)
+		return err_sys(e, ENOMEM, "cannot read YAML");
+	if (len > YDOC_BYTES_MAX)
+		return err_set(e, ERR_INTERNAL, EFBIG,
+		    "%s: is longer than %u bytes", d->file, YDOC_BYTES_MAX);
+	err = read_bytes(d, data, len, e);
+	if (err < 0)
+		return err;
+	*ret = take_ptr(&d);
+	return 0;
+}
+
+int ydoc_load(const char *path, struct ydoc **ret, struct err *e)
+{
+	cleanup_buf struct buf data = {0};
+	int err = file_read(AT_FDCWD, path, 0, YDOC_BYTES_MAX, &data, e);
+
+	if (err < 0)
+		return err_wrap(e, "%.100s", path);
+	return ydoc_parse(path, data.data, data.len, ret, e);
+}
