@@ -75,11 +75,13 @@ static void write_file(const struct child *c, const char *path,
 	(void)close(fd);
 }
 
-/* Should: die with the supervisor, count in the leaf. Mustn't: run on before. */
+/* Should: die with the supervisor, count in the leaf, be the first to go when the
+ * whole subtree is out of memory. Mustn't: do anything before. */
 static void setup_leash(const struct child *c)
 {
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0)
 		child_fail(c, "prctl(PR_SET_PDEATHSIG)");
+	write_file(c, "/proc/self/oom_score_adj", "1000", 4, 0);
 	if (c->enter_leaf) {
 		int rc = leaf_enter(c->leaf);
 
@@ -217,7 +219,11 @@ static void setup_signals(const struct child *c)
 {
 	sigset_t none;
 
+	/* What the supervisor ignores would stay ignored over exec. */
 	(void)signal(SIGPIPE, SIG_DFL);
+	(void)signal(SIGINT, SIG_DFL);
+	(void)signal(SIGTERM, SIG_DFL);
+	(void)signal(SIGHUP, SIG_DFL);
 	if (sigemptyset(&none) != 0 ||
 	    sigprocmask(SIG_SETMASK, &none, NULL) != 0)
 		child_fail(c, "sigprocmask");

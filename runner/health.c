@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Whether we can run anything: the subtree is memory-capped (read each time, it
+ * costs one small file), and a sandbox boots here (tried at start, and again
+ * after a run failed by our own fault).
+ */
+#include <errno.h>
+#include <stdio.h>
+
+#include "lib/log.h"
+#include "runner/clock.h"
+#include "runner/server_int.h"
+
+#define PROBE_RETRY_US 5000000u
+
+static const struct runtime *first_available(const struct registry *r)
+{
+	for (size_t i = 0; i < r->count; i++)
+		if (r->runtimes[i].available)
+			return &r->runtimes[i];
+	return NULL;
+}
+
+int health_check(struct server *s, struct err *e)
+{
+	int rc = cgroup_check_cap(s->cgroup, e);
+
+	if (rc < 0) {
+		e->kind = ERR_SANDBOX_FAILED;
+		return rc;
+	}
+	if (first_available(s->registry) == NULL)
+		return err_set(e, ERR_SANDBOX_FAILED, ENOENT,
+		    "no runtime has its image; see isobox-image");
+	if (s->health == HEALTH_BAD)
+		return err_set(e, ERR_SANDBOX_FAILED, EIO,
+		    "no sandbox could be started: %s", s->health_reason);
+	return 0;
+}
+
+static void set_bad(struct server *s, const char *why)
+{
+	s->health = HEALTH_BAD;
+	(void)snprintf(s->health_reason, sizeof s->health_reason, "%s", why);
+	s->next_probe_us = clock_us() + PROBE_RETRY_US;
+}
+
+void health_probe_due(struct server *s, uint64_t now_us)
+{
+	const struct runtime *rt;
+	struct err e;
+
+	if (s->probing || s->draining || now_us < s->next_probe_us)
+		return;
+	rt = first_available(s->registry);
+	if (rt == NULL) {
+		s->next_probe_us = now_us + PROBE_RETRY_US;
+		return;
+	}
+	if (worker_probe(s, rt, &e) < 0) {
+		log_error("probe: %s", e.msg);
+		set_bad(s, e.msg);
+		return;
+	}
+	s->probing = true;
+	s->next_probe_us = UINT64_MAX;
+}
+
+void health_probe_result(struct server *s, const struct run_report *r)
+{
+	s->probing = false;
+	if (r != NULL && r->end == RUN_END_EXIT) {
+		if (s->health != HEALTH_GOOD)
+			log_info("ready: a sandbox boots in %llu ms",
+			    (unsigned long long)r->boot_us / 1000);
+		s->health = HEALTH_GOOD;
+		return;
+	}
+	set_bad(s, r != NULL ? r->why : "the probe was killed");
+}
+
+void health_doubt(struct server *s)
+{
+	if (s->next_probe_us == UINT64_MAX)
+		s->next_probe_us = clock_us();
+}

@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Theory of operation. One thread, one epoll set, tagged sources. The loop only
+ * does what takes microseconds: it reads one frame from each client, decides who
+ * gets a slot, forks, and counts. Whatever waits for a sandbox is a child.
+ *
+ * What survives us is only in the cgroup tree: the start kills and removes every
+ * leaf that is there. What we survive: any child, killed at any moment.
+ */
+#include "runner/server.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "lib/log.h"
+#include "runner/clock.h"
+#include "runner/server_int.h"
+
+#define EVENTS_AT_ONCE 32
+#define QUEUE_MAX 1000u
+#define DRAIN_US 30000000u
+
+int server_watch(struct server *s, struct source *src, uint32_t events)
+{
+	struct epoll_event ev = {.events = events, .data.ptr = src};
+
+	return epoll_ctl(s->epoll_fd, EPOLL_CTL_ADD, src->fd, &ev) == 0
+		   ? 0
+		   : -errno;
+}
+
+static void log_runtimes(const struct registry *r)
+{
+	for (size_t i = 0; i < r->count; i++)
+		if (!r->runtimes[i].available)
+			log_warn("%s %s is not offered: %s",
+			    r->runtimes[i].name, r->runtimes[i].version,
+			    r->runtimes[i].why);
+}
+
+static int load_registry(struct server *s, struct err *e)
+{
+	struct registry *fresh = NULL;
+	int rc = registry_load(
+	    s->config->registry_dir, s->config->images_dir, &fresh, e);
+
+	if (rc < 0)
+		return rc;
+	registry_free(s->registry);
+	s->registry = fresh;
+	log_runtimes(fresh);
+	return 0;
+}
+
+static void reload(struct server *s)
+{
+	struct err e;
+
+	if (load_registry(s, &e) < 0) {
+		log_error(
+		    "registry not reloaded, the old one stays: %s", e.msg);
+		return;
+	}
+	log_info("registry reloaded");
+	health_doubt(s);
+}
+
+static int open_signals(struct server *s, struct err *e)
+{
+	sigset_t set;
+
+	if (sigemptyset(&set) != 0 || sigaddset(&set, SIGCHLD) != 0 ||
+	    sigaddset(&set, SIGTERM) != 0 || sigaddset(&set, SIGINT) != 0 ||
+	    sigaddset(&set, SIGHUP) != 0 ||
+	    sigprocmask(SIG_BLOCK, &set, NULL) != 0)
+		return err_sys(e, errno, "sigprocmask");
+	s->signal.fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	if (s->signal.fd < 0)
+		return err_sys(e, errno, "signalfd");
+	return 0;
+}
+
+static int server_open(struct server *s, struct err *e)
+{
+	const struct config *c = s->config;
+	int rc;
+
+	if ((rc = peers_resolve(c->allowed_users, &s->peers, e)) < 0 ||
+	    (rc = load_registry(s, e)) < 0 ||
+	    (rc = listen_open(
+		 c->runner_socket, &s->listen.fd, &s->lock_fd, e)) < 0 ||
+	    (rc = cgroup_open(c->cgroup, &s->cgroup, e)) < 0 ||
+	    (rc = cgroup_sweep(s->cgroup, e)) < 0 ||
+	    (rc = open_signals(s, e)) < 0)
+		return rc;
+	s->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	if (s->epoll_fd < 0 || server_watch(s, &s->listen, EPOLLIN) < 0 ||
+	    server_watch(s, &s->signal, EPOLLIN) < 0)
+		return err_sys(e, errno, "epoll");
+	return 0;
+}
+
+static void close_fd(int fd)
+{
+	if (fd >= 0)
+		(void)close(fd);
+}
+
+static void server_close(struct server *s)
+{
+	struct err e;
+
+	client_refuse_all(s, "the service is shutting down");
+	client_bury(s);
+	if (s->cgroup != NULL && cgroup_sweep(s->cgroup, &e) < 0)
+		log_error("%s", e.msg);
+	cgroup_close(s->cgroup);
+	if (s->listen.fd >= 0)
+		(void)unlink(s->config->runner_socket);
+	close_fd(s->listen.fd);
+	close_fd(s->signal.fd);
+	close_fd(s->epoll_fd);
+	close_fd(s->lock_fd);
+	registry_free(s->registry);
+	peers_free(&s->peers);
+}
+
+/* First signal: no new runs, the running ones finish. Second: they end, too. */
+static void drain(struct server *s)
+{
+	if (!s->draining) {
+		log_info("draining: %u runs to finish", s->admit.running);
+		s->draining = true;
+		s->drain_deadline_us = clock_us() + DRAIN_US;
+		(void)epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, s->listen.fd, NULL);
+		(void)unlink(s->config->runner_socket);
+		client_refuse_all(s, "the service is shutting down");
+		return;
+	}
+	s->drain_deadline_us = clock_us();
+}
+
+static void signal_event(struct server *s)
+{
+	struct signalfd_siginfo si;
+
+	while (read(s->signal.fd, &si, sizeof si) == (ssize_t)sizeof si) {
+		switch (si.ssi_signo) {
+		case SIGCHLD:
+			worker_reap(s);
+			break;
+		case SIGHUP:
+			reload(s);
+			break;
+		case SIGTERM:
+		case SIGINT:
+			drain(s);
+			break;
+		default:
+			break;
+		}
+	}
+}
+
+static void dispatch(struct server *s, const struct epoll_event *ev)
+{
+	struct source *src = ev->data.ptr;
+
+	switch (src->kind) {
+	case SOURCE_LISTEN:
+		client_accept(s);
+		break;
+	case SOURCE_SIGNAL:
+		/* After the batch: it frees workers, to which a later event of
+		 * this batch may still point. */
+		break;
+	case SOURCE_CLIENT:
+		client_event(s, (struct client *)(void *)src, ev->events);
+		break;
+	case SOURCE_WORKER:
+		worker_event(s, (struct worker *)(void *)src);
+		break;
+	}
+}
+
+static uint64_t min_us(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+/* Milliseconds until something is due, rounded up; -1 = nothing. */
+static int wait_ms(const struct server *s)
+{
+	uint64_t due = client_deadline_us(s);
+	uint64_t now = clock_us();
+
+	due = min_us(due, s->accept_again_us);
+	if (!s->probing && !s->draining)
+		due = min_us(due, s->next_probe_us);
+	if (s->draining)
+		due = min_us(due, s->drain_deadline_us);
+	if (due == UINT64_MAX)
+		return -1;
+	return due > now ? (int)min_us((due - now + 999) / 1000, 60000) : 0;
+}
+
+static void timers(struct server *s)
+{
+	uint64_t now = clock_us();
+
+	client_timeouts(s, now);
+	health_probe_due(s, now);
+	if (now >= s->accept_again_us) {
+		s->accept_again_us = UINT64_MAX;
+		if (!s->draining)
+			(void)server_watch(s, &s->listen, EPOLLIN);
+	}
+}
+
+/* True when the loop is to end. */
+static bool drained(struct server *s)
+{
+	if (!s->draining)
+		return false;
+	if (TAILQ_EMPTY(&s->workers))
+		return true;
+	if (clock_us() >= s->drain_deadline_us) {
+		worker_abandon_all(s);
+		s->drain_deadline_us = UINT64_MAX;
+	}
+	return false;
+}
+
+static void server_loop(struct server *s)
+{
+	while (!drained(s)) {
+		struct epoll_event ev[EVENTS_AT_ONCE];
+		int n = epoll_wait(s->epoll_fd, ev, EVENTS_AT_ONCE, wait_ms(s));
+
+		for (int i = 0; i < n; i++)
+			dispatch(s, &ev[i]);
+		signal_event(s);
+		timers(s);
+		client_start_waiting(s);
+		client_bury(s);
+	}
+}
+
+int server_run(const struct config *config, struct err *e)
+{
+	struct server s = {.config = config,
+	    .listen = {.kind = SOURCE_LISTEN, .fd = -1},
+	    .signal = {.kind = SOURCE_SIGNAL, .fd = -1},
+	    .lock_fd = -1,
+	    .epoll_fd = -1,
+	    .accept_again_us = UINT64_MAX};
+	int rc;
+
+	TAILQ_INIT(&s.clients);
+	TAILQ_INIT(&s.workers);
+	admit_init(
+	    &s.admit, config->concurrency, config->acquire_wait_ms, QUEUE_MAX);
+	rc = server_open(&s, e);
+	if (rc == 0) {
+		log_info("listening at %s, %u slots", config->runner_socket,
+		    config->concurrency);
+		server_loop(&s);
+		log_info("ended");
+	}
+	server_close(&s);
+	return rc;
+}

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef ISOBOX_SERVER_H
+#define ISOBOX_SERVER_H
+
+#include "lib/config.h"
+#include "lib/err.h"
+
+/*
+ * The runner's event loop: clients, admission, supervisors, health, counters.
+ * Returns 0 after a clean end (SIGTERM, SIGINT), negative errno when it could
+ * not start. config_path is read again at SIGHUP (registry only).
+ */
+int server_run(const struct config *config, struct err *e);
+
+#endif

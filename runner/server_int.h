@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef ISOBOX_SERVER_INT_H
+#define ISOBOX_SERVER_INT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+#include <sys/types.h>
+
+#include "lib/buf.h"
+#include "lib/config.h"
+#include "lib/job.h"
+#include "lib/proto.h"
+#include "lib/registry.h"
+#include "runner/admit.h"
+#include "runner/cgroup.h"
+#include "runner/listen.h"
+#include "runner/supervisor.h"
+
+/* Inside the runner's event loop: server.c, client.c, worker.c, health.c. */
+
+/* What an epoll event belongs to; first member of its holder. */
+enum source_kind {
+	SOURCE_LISTEN,
+	SOURCE_SIGNAL,
+	SOURCE_CLIENT,
+	SOURCE_WORKER
+};
+
+struct source {
+	enum source_kind kind;
+	int fd;
+};
+
+/* A connection until its run starts (then it is the supervisor's) or ends. */
+struct client {
+	struct source source;
+	TAILQ_ENTRY(client) link;
+	struct waiter waiter;
+	struct buf in; /* the first frame; a job points into it */
+	struct job job;
+	bool has_job;
+	bool dead; /* freed when the batch of events is through */
+	uint64_t deadline_us; /* for the first frame */
+};
+
+enum worker_kind {
+	WORKER_RUN, /* a supervisor with a client */
+	WORKER_PROBE, /* a supervisor that only boots a sandbox */
+	WORKER_JANITOR /* removes what a killed supervisor left */
+};
+
+/* A child process of ours and the leaf that it is responsible for. */
+struct worker {
+	struct source source; /* our end of the control socket */
+	TAILQ_ENTRY(worker) link;
+	enum worker_kind kind;
+	bool holds_slot;
+	pid_t pid;
+	struct leaf *leaf;
+	struct run_report report;
+	bool has_report;
+};
+
+enum health {
+	HEALTH_UNKNOWN, /* the first probe is not back yet */
+	HEALTH_GOOD,
+	HEALTH_BAD
+};
+
+struct server {
+	const struct config *config;
+	struct registry *registry;
+	struct cgroup *cgroup;
+	struct peers peers;
+	struct admit admit;
+	struct source listen;
+	struct source signal;
+	int lock_fd;
+	int epoll_fd;
+	TAILQ_HEAD(clients, client) clients;
+	TAILQ_HEAD(workers, worker) workers;
+	uint32_t client_count;
+	uint64_t leaf_serial;
+	struct runner_status status; /* counters */
+	enum health health;
+	char health_reason[200];
+	bool probing;
+	uint64_t next_probe_us; /* UINT64_MAX: none due */
+	uint64_t accept_again_us; /* after EMFILE; UINT64_MAX: accepting */
+	bool draining;
+	uint64_t drain_deadline_us;
+};
+
+/* client.c */
+void client_accept(struct server *s);
+void client_event(struct server *s, struct client *c, uint32_t events);
+void client_timeouts(struct server *s, uint64_t now_us);
+uint64_t client_deadline_us(const struct server *s);
+/* Starts who waits as long as there are free slots. */
+void client_start_waiting(struct server *s);
+/* Refuses all who have not been started. */
+void client_refuse_all(struct server *s, const char *why);
+/* Frees the dead ones: after each batch of events. */
+void client_bury(struct server *s);
+
+/* worker.c */
+/* Forks a supervisor; on success the client's socket is the child's alone. The
+ * caller holds a slot for it, which worker_reap() gives back. */
+int worker_run(struct server *s, const struct runtime *rt, struct client *c,
+    uint64_t queue_us, struct err *e);
+int worker_probe(struct server *s, const struct runtime *rt, struct err *e);
+void worker_event(struct server *s, struct worker *w);
+/* After SIGCHLD: takes all ended children. */
+void worker_reap(struct server *s);
+/* Lets go of all supervisors, which then end what they hold. */
+void worker_abandon_all(struct server *s);
+
+/* health.c */
+/* Whether a run may start; the reason in *e if not. */
+int health_check(struct server *s, struct err *e);
+void health_probe_due(struct server *s, uint64_t now_us);
+void health_probe_result(struct server *s, const struct run_report *r);
+/* A run failed by our or the host's fault: look again soon. */
+void health_doubt(struct server *s);
+
+/* server.c */
+int server_watch(struct server *s, struct source *src, uint32_t events);
+
+#endif

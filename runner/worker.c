@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The runner's children. A supervisor removes its own leaf; when one was killed
+ * a janitor does it, so that the loop never waits. A slot is free again when
+ * nothing of its sandbox is left.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "lib/cleanup.h"
+#include "lib/log.h"
+#include "runner/server_int.h"
+
+#define JANITOR_MS 20000u
+
+/* In a child: nothing of the loop may be kept open, or a peer would wait for an
+ * end of file that never comes. `keep` is the one client that stays. */
+static void close_loop(const struct server *s, int keep)
+{
+	const struct client *c;
+	const struct worker *w;
+
+	(void)close(s->epoll_fd);
+	(void)close(s->signal.fd);
+	(void)close(s->listen.fd);
+	(void)close(s->lock_fd);
+	TAILQ_FOREACH(c, &s->clients, link)
+	if (c->source.fd >= 0 && c->source.fd != keep)
+		(void)close(c->source.fd);
+	TAILQ_FOREACH(w, &s->workers, link)
+	if (w->source.fd >= 0)
+		(void)close(w->source.fd);
+}
+
+/* A child of its own session: a terminal's Ctrl-C is for the runner, which ends
+ * its children in order by closing their control sockets. */
+static void settle_child(const struct server *s, int keep)
+{
+	sigset_t none;
+
+	close_loop(s, keep);
+	(void)setsid();
+	(void)signal(SIGINT, SIG_IGN);
+	(void)signal(SIGTERM, SIG_IGN);
+	(void)signal(SIGHUP, SIG_IGN);
+	if (sigemptyset(&none) != 0 ||
+	    sigprocmask(SIG_SETMASK, &none, NULL) != 0)
+		die("sigprocmask");
+}
+
+static struct worker *worker_new(enum worker_kind kind, struct leaf *leaf)
+{
+	struct worker *w = calloc(1, sizeof *w);
+
+	if (w == NULL)
+		return NULL;
+	w->source = (struct source){.kind = SOURCE_WORKER, .fd = -1};
+	w->kind = kind;
+	w->leaf = leaf;
+	return w;
+}
+
+static void worker_free(struct server *s, struct worker *w)
+{
+	TAILQ_REMOVE(&s->workers, w, link);
+	if (w->source.fd >= 0)
+		(void)close(w->source.fd);
+	leaf_free(w->leaf);
+	free(w);
+}
+
+static int make_leaf(struct server *s, struct leaf **ret, struct err *e)
+{
+	char name[32];
+
+	/* The sweep at start removed all others of this form. */
+	(void)snprintf(
+	    name, sizeof name, "%llu", (unsigned long long)++s->leaf_serial);
+	return leaf_create(s->cgroup, name, ret, e);
+}
+
+static void drop_leaf(struct leaf *leaf)
+{
+	struct err e;
+
+	if (leaf_destroy(leaf, 0, &e) < 0)
+		log_error("%s", e.msg);
+}
+
+/* Forks a supervisor for `order`, in which leaf and control_fd are filled in. */
+static int fork_supervisor(struct server *s, struct run_order *order,
+    enum worker_kind kind, struct err *e)
+{
+	int control[2] = {-1, -1};
+	struct worker *w = NULL;
+	int rc = make_leaf(s, &order->leaf, e);
+
+	if (rc < 0)
+		return rc;
+	w = worker_new(kind, order->leaf);
+	if (w == NULL || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0,
+			     control) != 0) {
+		rc = err_sys(e, errno, "preparing a supervisor");
+		goto fail;
+	}
+	w->pid = fork();
+	if (w->pid == 0) {
+		(void)close(control[0]);
+		settle_child(s, order->client_fd);
+		order->control_fd = control[1];
+		_exit(supervisor_main(order));
+	}
+	(void)close(control[1]);
+	if (w->pid < 0) {
+		rc = err_sys(e, errno, "fork");
+		(void)close(control[0]);
+		goto fail;
+	}
+	w->source.fd = control[0];
+	w->holds_slot = kind == WORKER_RUN;
+	TAILQ_INSERT_TAIL(&s->workers, w, link);
+	/* Failing to watch only loses the report; the child's end is seen. */
+	(void)server_watch(s, &w->source, EPOLLIN);
+	return 0;
+fail:
+	free(w);
+	drop_leaf(order->leaf);
+	return rc;
+}
+
+int worker_run(struct server *s, const struct runtime *rt, struct client *c,
+    uint64_t queue_us, struct err *e)
+{
+	struct run_order order = {.config = s->config,
+	    .runtime = rt,
+	    .job = &c->job,
+	    .client_fd = c->source.fd,
+	    .queue_us = queue_us};
+
+	return fork_supervisor(s, &order, WORKER_RUN, e);
+}
+
+int worker_probe(struct server *s, const struct runtime *rt, struct err *e)
+{
+	struct run_order order = {
+	    .config = s->config, .runtime = rt, .client_fd = -1};
+
+	return fork_supervisor(s, &order, WORKER_PROBE, e);
+}
+
+/* Turns w, whose process is gone, into a janitor for the leaf that it left. */
+static void become_janitor(struct server *s, struct worker *w)
+{
+	struct err e;
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		settle_child(s, -1);
+		if (leaf_destroy(w->leaf, JANITOR_MS, &e) < 0) {
+			log_error("%s", e.msg);
+			_exit(1);
+		}
+		_exit(0);
+	}
+	if (pid < 0) {
+		/* The next start sweeps it. */
+		log_error("cannot fork a janitor: leaf left behind");
+		if (w->holds_slot)
+			admit_release(&s->admit);
+		worker_free(s, w);
+		return;
+	}
+	w->kind = WORKER_JANITOR;
+	w->pid = pid;
+}
+
+void worker_event(struct server *s, struct worker *w)
+{
+	struct run_report r;
+	ssize_t n = recv(w->source.fd, &r, sizeof r, MSG_DONTWAIT);
+
+	if (n == (ssize_t)sizeof r) {
+		r.why[sizeof r.why - 1] = '\0';
+		w->report = r;
+		w->has_report = true;
+		return;
+	}
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return;
+	(void)epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, w->source.fd, NULL);
+	(void)close(w->source.fd);
+	w->source.fd = -1;
+}
+
+static void count_end(struct server *s, const struct worker *w)
+{
+	const struct run_report *r = &w->report;
+
+	s->status.runs_total++;
+	s->status.boot_us_total += r->boot_us;
+	s->status.run_us_total += r->run_us;
+	switch ((enum run_end)r->end) {
+	case RUN_END_TIMEOUT:
+		s->status.timeouts_total++;
+		break;
+	case RUN_END_OOM:
+		s->status.ooms_total++;
+		break;
+	case RUN_END_GONE:
+		s->status.gone_total++;
+		break;
+	case RUN_END_NONE:
+	case RUN_END_FAILED:
+		s->status.failures_total++;
+		if (!s->draining)
+			health_doubt(s);
+		break;
+	case RUN_END_EXIT:
+		break;
+	}
+}
+
+static void worker_ended(struct server *s, struct worker *w, int status)
+{
+	bool clean = WIFEXITED(status) && WEXITSTATUS(status) == 0;
+
+	/* The report may still lie in the socket. */
+	if (w->source.fd >= 0)
+		worker_event(s, w);
+	if (w->kind == WORKER_RUN)
+		count_end(s, w);
+	else if (w->kind == WORKER_PROBE)
+		health_probe_result(s, w->has_report ? &w->report : NULL);
+	if (!clean && w->kind != WORKER_JANITOR) {
+		log_warn("supervisor %d ended with status 0x%x; cleaning up",
+		    w->pid, (unsigned)status);
+		become_janitor(s, w);
+		return;
+	}
+	if (w->holds_slot)
+		admit_release(&s->admit);
+	worker_free(s, w);
+}
+
+void worker_reap(struct server *s)
+{
+	int status;
+	pid_t pid;
+
+	while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+		struct worker *w;
+
+		TAILQ_FOREACH(w, &s->workers, link)
+		if (w->pid == pid)
+			break;
+		if (w != NULL)
+			worker_ended(s, w, status);
+	}
+}
+
+void worker_abandon_all(struct server *s)
+{
+	struct worker *w;
+
+	TAILQ_FOREACH(w, &s->workers, link)
+	if (w->source.fd >= 0)
+		(void)shutdown(w->source.fd, SHUT_RDWR);
+}
