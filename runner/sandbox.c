@@ -289,6 +289,9 @@ int sandbox_start(const struct sandbox_spec *spec, struct leaf *leaf,
 	cleanup_buf struct buf config = {0};
 	int in[2] = {-1, -1}, out[2] = {-1, -1}, log[2] = {-1, -1};
 	struct sandbox s = {.pid = -1, .pidfd = -1};
+	/* Asked here: in its new namespace the child would get the overflow id. */
+	const uid_t uid = geteuid();
+	const gid_t gid = getegid();
 	int rc;
 
 	bundle_config(&bundle, &config);
@@ -307,8 +310,8 @@ int sandbox_start(const struct sandbox_spec *spec, struct leaf *leaf,
 		    .leaf = leaf,
 		    .enter_leaf = leaf_clone_fd(leaf) < 0,
 		    .config = &config,
-		    .uid = geteuid(),
-		    .gid = getegid(),
+		    .uid = uid,
+		    .gid = gid,
 		    .in = in[0],
 		    .out = out[1],
 		    .log = log[1]};
