@@ -36,7 +36,9 @@ int cgroup_check_cap(struct cgroup *cg, struct err *e);
 /* The cap in force in bytes, for metrics. 0 when unknown. */
 uint64_t cgroup_memory_cap(struct cgroup *cg);
 
-/* Kills what is in any leaf and removes all leaves: the start after a crash. */
+/* Kills what is in any leaf and removes all leaves: the start after a crash.
+ * Goes on past a failure, logs each, and reports one. The number removed (v1: of
+ * a half made leaf, too). */
 int cgroup_sweep(struct cgroup *cg, struct err *e);
 
 /* A new, empty leaf "run-NAME"; NAME is [A-Za-z0-9_-]{1,64}. memory.oom.group is
@@ -57,7 +59,10 @@ int leaf_clone_fd(const struct leaf *l);
 int leaf_enter(const struct leaf *l);
 
 /* A descriptor that becomes ready for *ret_events (poll.h) when the kernel killed
- * in this leaf for memory; borrowed. -1 when there is none: poll the count. */
+ * in this leaf for memory; borrowed. -1 when there is none: poll the count. It may
+ * become ready for less, too (v2: the limit was met; v1: a group above is out of
+ * memory) and on v1 a moment before the kill: leaf_oom_kills() decides, and it
+ * makes the descriptor wait again. */
 int leaf_oom_fd(struct leaf *l, short *ret_events);
 
 /* How often the kernel killed for memory in this leaf; negative errno. */
@@ -68,7 +73,8 @@ int64_t leaf_memory_now(struct leaf *l);
 int64_t leaf_memory_peak(struct leaf *l);
 
 /* SIGKILL to every process in the leaf, again until none is left that is not a
- * zombie, for at most timeout_ms. 0, or -EBUSY when some remain. */
+ * zombie, for at most timeout_ms. 0, or -EBUSY when some remain. Nothing can be
+ * forked in the leaf afterwards: pids.max is 0. */
 int leaf_kill(struct leaf *l, unsigned timeout_ms);
 
 /* Kills, removes the directories (retrying while the kernel lets go) and frees
