@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * From a job and a runtime to what the guest is told, and the OCI bundle.
+ *
+ * LINK: runner/plan.o runner/bundle.o runner/runsc.o
+ */
+#include "tests/unit/unit.h"
+
+#include <json-c/json.h>
+#include <string.h>
+
+#include "lib/proto.h"
+#include "runner/bundle.h"
+#include "runner/plan.h"
+#include "runner/runsc.h"
+
+static struct blob blob(const char *s)
+{
+	return (struct blob){.data = (const uint8_t *)s, .len = strlen(s)};
+}
+
+static void assert_blob(struct blob b, const char *expected)
+{
+	assert_int_equal(b.len, strlen(expected));
+	assert_memory_equal(b.data, expected, b.len);
+}
+
+/* Plans and decodes what the guest would decode. */
+static void plan(const struct runtime *rt, const struct job *job,
+    struct buf *frame, struct guest_job *ret)
+{
+	const uint8_t *payload;
+	enum proto_type type;
+	struct err e;
+	size_t len;
+
+	assert_int_equal(plan_guest_job(rt, job, frame, &e), 0);
+	assert_int_equal(
+	    proto_next(frame->data, frame->len, &type, &payload, &len),
+	    frame->len);
+	assert_int_equal(type, PROTO_GUEST_JOB);
+	assert_int_equal(guest_job_decode(payload, len, ret, &e), 0);
+}
+
+static void test_source_and_args(void **state)
+{
+	char *compile[] = {
+	    (char[]){"/cc"}, (char[]){"--in={source}"}, (char[]){"-o"}, NULL};
+	char *run[] = {(char[]){"/run"}, (char[]){"{source}"}, NULL};
+	const struct runtime rt = {.compile = compile, .run = run};
+	struct job_file files[] = {
+	    {blob("a.c"), blob("1")}, {blob("d/{source}.c"), blob("2")}};
+	struct blob args[] = {blob("{source}"), blob(""), blob("a b'\"")};
+	struct job job = {.files = files,
+	    .file_count = 2,
+	    .entry = 1,
+	    .args = args,
+	    .arg_count = 3,
+	    .limits = {.pids = 7, .output_bytes = 2048}};
+	cleanup_buf struct buf frame = {0};
+	struct guest_job g;
+
+	(void)state;
+	plan(&rt, &job, &frame, &g);
+	assert_int_equal(g.compile_count, 3);
+	assert_blob(g.compile[1], "--in=d/{source}.c");
+	assert_int_equal(g.run_count, 5);
+	assert_blob(g.run[0], "/run");
+	assert_blob(g.run[1], "d/{source}.c");
+	/* A client's argument is never a template. */
+	assert_blob(g.run[2], "{source}");
+	assert_blob(g.run[3], "");
+	assert_blob(g.run[4], "a b'\"");
+	assert_int_equal(g.pids, 7);
+	assert_int_equal(g.output_bytes, 2048);
+	assert_blob(g.cwd, "/box");
+	guest_job_done(&g);
+}
+
+static void test_env_overrides(void **state)
+{
+	char *run[] = {(char[]){"/run"}, NULL};
+	char *env[] = {(char[]){"HOME=/box"}, (char[]){"HOMER=x"}, NULL};
+	const struct runtime rt = {.run = run, .env = env};
+	struct job_file files[] = {{blob("a"), blob("")}};
+	struct job job = {.files = files, .file_count = 1};
+	cleanup_buf struct buf frame = {0};
+	struct guest_job g;
+	int homes = 0;
+
+	(void)state;
+	job.limits.pids = 1;
+	job.limits.output_bytes = LIMIT_OUTPUT_MIN;
+	plan(&rt, &job, &frame, &g);
+	for (size_t i = 0; i < g.env_count; i++)
+		if (g.env[i].len > 5 && memcmp(g.env[i].data, "HOME=", 5) == 0)
+			homes++;
+	assert_int_equal(homes, 1);
+	assert_blob(g.env[g.env_count - 2], "HOME=/box");
+	assert_blob(g.env[g.env_count - 1], "HOMER=x");
+	guest_job_done(&g);
+}
+
+/* The options of a mount of the bundle, as one string. */
+static const char *mount_options(struct json_object *config, const char *where)
+{
+	struct json_object *mounts, *m, *dest, *options;
+
+	assert_true(json_object_object_get_ex(config, "mounts", &mounts));
+	for (size_t i = 0; i < json_object_array_length(mounts); i++) {
+		m = json_object_array_get_idx(mounts, i);
+		assert_true(json_object_object_get_ex(m, "destination", &dest));
+		if (strcmp(json_object_get_string(dest), where) != 0)
+			continue;
+		assert_true(json_object_object_get_ex(m, "options", &options));
+		return json_object_get_string(options);
+	}
+	return NULL;
+}
+
+static void check_bundle(bool exec)
+{
+	const struct bundle_spec spec = {.scratch_exec = exec};
+	cleanup_buf struct buf text = {0};
+	struct json_object *config, *root, *readonly;
+
+	bundle_config(&spec, &text);
+	buf_putc(&text, '\0');
+	config = json_tokener_parse((const char *)text.data);
+	assert_non_null(config);
+	assert_true(json_object_object_get_ex(config, "root", &root));
+	assert_true(json_object_object_get_ex(root, "readonly", &readonly));
+	assert_true(json_object_get_boolean(readonly));
+	assert_int_equal(
+	    strstr(mount_options(config, "/box"), "noexec") == NULL, exec);
+	assert_int_equal(
+	    strstr(mount_options(config, "/tmp"), "noexec") == NULL, exec);
+	assert_non_null(strstr(mount_options(config, "/dev/shm"), "noexec"));
+	json_object_put(config);
+}
+
+static void test_bundle(void **state)
+{
+	(void)state;
+	check_bundle(false);
+	check_bundle(true);
+}
+
+static void test_runsc_argv(void **state)
+{
+	const char *argv[RUNSC_ARGV_MAX];
+	char flag[64];
+	int n = 0, network = 0, platform = 0;
+
+	(void)state;
+	runsc_argv("systrap", flag, argv);
+	while (argv[n] != NULL) {
+		network += strcmp(argv[n], "--network=none") == 0;
+		platform += strcmp(argv[n], "--platform=systrap") == 0;
+		n++;
+	}
+	assert_int_equal(network, 1);
+	assert_int_equal(platform, 1);
+	assert_string_equal(argv[n - 1], RUNSC_CONTAINER);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(test_source_and_args),
+	    cmocka_unit_test(test_env_overrides),
+	    cmocka_unit_test(test_bundle),
+	    cmocka_unit_test(test_runsc_argv),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
