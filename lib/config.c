@@ -45,26 +45,6 @@ static int set_defaults(struct config *c, struct err *e)
 	return 0;
 }
 
-static int set_from_doc(struct config *c, const struct ydoc *d, struct err *e)
-{
-	for (size_t i = 0; i < d->root.count; i++) {
-		const struct ydoc_node *n = &d->root.items[i];
-		const struct config_key *k = config_key_by_name(n->key);
-		int r;
-
-		if (k == NULL) {
-			(void)err_set(e, ERR_INTERNAL, EINVAL,
-			    "unknown key; --check-config and isobox.yaml(5) "
-			    "list the keys that there are");
-			return ydoc_wrap(d, n, e);
-		}
-		r = config_set_node(c, k, d, n, e);
-		if (r < 0)
-			return r;
-	}
-	return 0;
-}
-
 /* The file named by the caller or ISOBOX_CONFIG has to be there; the built-in
  * one may be absent, but not unreadable. */
 static int set_from_file(struct config *c, const char *path, struct err *e)
@@ -87,7 +67,7 @@ static int set_from_file(struct config *c, const char *path, struct err *e)
 		return 0;
 	if (r < 0)
 		return r;
-	return set_from_doc(c, d, e);
+	return config_set_doc(c, d, e);
 }
 
 static int set_from_variable(

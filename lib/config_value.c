@@ -283,3 +283,23 @@ int config_set_node(struct config *c, const struct config_key *k,
 	r = config_set_text(c, k, unquoted && !n->plain ? "" : text, e);
 	return r < 0 ? ydoc_wrap(d, n, e) : 0;
 }
+
+int config_set_doc(struct config *c, const struct ydoc *d, struct err *e)
+{
+	for (size_t i = 0; i < d->root.count; i++) {
+		const struct ydoc_node *n = &d->root.items[i];
+		const struct config_key *k = config_key_by_name(n->key);
+		int r;
+
+		if (k == NULL) {
+			(void)err_set(e, ERR_INTERNAL, EINVAL,
+			    "unknown key; --check-config and isobox.yaml(5) "
+			    "list the keys that there are");
+			return ydoc_wrap(d, n, e);
+		}
+		r = config_set_node(c, k, d, n, e);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}

@@ -17,6 +17,9 @@ int config_set_text(struct config *c, const struct config_key *k,
 int config_set_node(struct config *c, const struct config_key *k,
     const struct ydoc *d, const struct ydoc_node *n, struct err *e);
 
+/* All keys of a file. */
+int config_set_doc(struct config *c, const struct ydoc *d, struct err *e);
+
 /* Frees what k's member owns and clears it. */
 void config_clear(struct config *c, const struct config_key *k);
 
