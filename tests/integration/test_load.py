@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Many runs, one after another and all at once: no leak, fair order, 429 only as
+the contract says. ISOBOX_SEQUENTIAL and ISOBOX_CONCURRENT change the numbers."""
+
+import collections
+import os
+import re
+import threading
+import time
+import unittest
+
+from harness import Service
+
+SEQUENTIAL = int(os.environ.get("ISOBOX_SEQUENTIAL", "1000"))
+CONCURRENT = int(os.environ.get("ISOBOX_CONCURRENT", "500"))
+
+
+def setUpModule():
+    global service, client
+    service = Service("caddy", concurrency=4, acquire_wait_ms=2000).start()
+    client = service.client()
+    for _ in range(20):  # what is allocated once is
+        client.run("python-slim", "print(1)")
+
+
+def tearDownModule():
+    service.stop()
+
+
+class Leaks(unittest.TestCase):
+    def setUp(self):
+        service.assert_clean()
+        self.before = service.usage()
+
+    def tearDown(self):
+        service.assert_clean(30)
+        after = service.usage()
+        print("usage before %r after %r" % (self.before, after), flush=True)
+        for name, (fds, threads, rss) in after.items():
+            self.assertLessEqual(fds, self.before[name][0], name)
+            self.assertLessEqual(threads, max(self.before[name][1],
+                                              self.threads(name)), name)
+            # Pages that the allocator keeps are no leak; a kilobyte a
+            # request would be one.
+            self.assertLess(rss - self.before[name][2],
+                            max(2048, self.requests() * 0.25), name)
+
+    def threads(self, name):
+        """fcgi may start its threads when they are first needed."""
+        return 64 + 4 if name == "fcgi" else 0
+
+    def requests(self):
+        return SEQUENTIAL
+
+
+class TestSequential(Leaks):
+    def test_one_after_another(self):
+        begun = time.monotonic()
+        for i in range(SEQUENTIAL):
+            run = client.run("python-slim", "print(%d)" % i)
+            self.assertEqual((run["stdout"], run["exitCode"]),
+                             ("%d\n" % i, 0), run)
+        print("%d runs, %.0f ms each" % (
+            SEQUENTIAL, 1000 * (time.monotonic() - begun) / SEQUENTIAL))
+
+
+class TestConcurrent(Leaks):
+    def at_once(self, number, code, client_of=lambda i: client):
+        """number requests at the same moment; [(answer, seconds)]."""
+        answers = [None] * number
+        gate = threading.Barrier(number)
+
+        def work(i):
+            gate.wait()
+            begun = time.monotonic()
+            try:
+                r = client_of(i).execute("python-slim", code % i)
+            except Exception as e:  # noqa: counted by the caller
+                r = e
+            answers[i] = r, time.monotonic() - begun
+        threads = [threading.Thread(target=work, args=(i,))
+                   for i in range(number)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        return answers
+
+    def test_beyond_the_slots(self):
+        answers = self.at_once(CONCURRENT, "print(%d)")
+        kinds = collections.Counter()
+        for i, (r, seconds) in enumerate(answers):
+            if isinstance(r, Exception):
+                kinds[repr(r)] += 1
+                continue
+            kinds[r.status] += 1
+            if r.status == 200:
+                self.assertEqual(r.json()["run"]["stdout"], "%d\n" % i, r)
+                continue
+            self.assertEqual((r.status, r.json()), (
+                429, {"error": "capacity",
+                      "detail": "no free execution slot"}))
+            self.assertTrue(re.fullmatch("[1-9][0-9]*",
+                                         r.header("retry-after") or ""), r)
+        print("answers %r" % dict(kinds), flush=True)
+        self.assertEqual(set(kinds) - {200, 429}, set())
+        self.assertGreaterEqual(kinds[200], 4)
+        # The wait was bounded: nobody was kept for long in vain.
+        waits = [s for r, s in answers if r.status == 429]
+        if waits:
+            self.assertLess(max(waits), 2 + 20)
+
+    def test_no_429_while_there_is_a_slot(self):
+        for _ in range(10):
+            for r, _ in self.at_once(4, "print(%d)"):
+                self.assertEqual(r.status, 200, r)
+
+    def test_waits_for_a_slot(self):
+        """More than the slots, but done within the wait: nobody is refused."""
+        code = "import time\ntime.sleep(0.1)\nprint(%d)"
+        for r, _ in self.at_once(6, code):
+            self.assertEqual(r.status, 200, r)
+
+    def test_full_for_longer_than_the_wait(self):
+        holders = [client.open_stream(
+            "python-slim", "import time\nprint(1, flush=True)\n"
+            "time.sleep(15)") for _ in range(4)]
+        try:
+            for c in holders:
+                next(e for e in c.events() if e.name == "stdout")
+            begun = time.monotonic()
+            r = client.execute("python-slim", "print(1)")
+            waited = time.monotonic() - begun
+            self.assertEqual((r.status, r.json()["error"]),
+                             (429, "capacity"), r)
+            self.assertGreaterEqual(waited, 1.9)
+            self.assertLess(waited, 10)
+            # Asked for as a stream, it is a plain error, too.
+            r = client.post("/execute", {"language": "python-slim",
+                                         "code": "print(1)"},
+                            [("Accept", "text/event-stream")])
+            self.assertEqual(r.status, 429, r)
+        finally:
+            for c in holders:
+                c.close()
+
+
+class TestOrder(unittest.TestCase):
+    def test_first_come_first_served(self):
+        """With all slots taken for a second, those who come then, some tens
+        of ms apart, get their turns in the order of arrival."""
+        one = Service("caddy", concurrency=1, acquire_wait_ms=20000).start()
+        try:
+            holder = one.client().open_stream(
+                "python-slim", "import time\nprint(1, flush=True)\n"
+                "time.sleep(1.5)")
+            next(e for e in holder.events() if e.name == "stdout")
+            ended, lock = [], threading.Lock()
+
+            def work(i):
+                run = one.client().run("python-slim", "print(%d)" % i)
+                with lock:
+                    ended.append(int(run["stdout"]))
+            threads = []
+            for i in range(8):
+                threads.append(threading.Thread(target=work, args=(i,)))
+                threads[-1].start()
+                time.sleep(0.08)
+            for t in threads:
+                t.join()
+            holder.close()
+            self.assertEqual(ended, list(range(8)))
+        finally:
+            one.stop()

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The delegated subtree of a service under test, made and removed by
+tools/isobox-cgroup, and what is in it."""
+
+import os
+import subprocess
+
+REPO = os.path.dirname(os.path.dirname(os.path.dirname(
+    os.path.abspath(__file__))))
+TOOL = os.path.join(REPO, "tools", "isobox-cgroup")
+
+
+class Subtree:
+    def __init__(self, name, user, memory):
+        self.name = name
+        self.user = user
+        self.memory = memory
+
+    def command(self, argv):
+        """argv, to be started as root, run inside the subtree; this makes
+        it. The process stays the same one."""
+        return [TOOL, "exec", self.name, "--user", self.user, "--memory",
+                str(self.memory), "--", *argv]
+
+    def groups(self):
+        """Every group of the subtree in every hierarchy, deepest first."""
+        tops = subprocess.run([TOOL, "path", self.name], check=True,
+                              capture_output=True, text=True).stdout.split()
+        return [path for top in tops
+                for path, _, _ in os.walk(top, topdown=False)]
+
+    def leaves(self):
+        """The groups of sandboxes."""
+        return sorted(g for g in self.groups()
+                      if os.path.basename(g).startswith("run-"))
+
+    def pids(self):
+        """Every process in the subtree, zombies left out."""
+        found = set()
+        for g in self.groups():
+            try:
+                with open(os.path.join(g, "cgroup.procs")) as f:
+                    found.update(int(line) for line in f)
+            except OSError:
+                continue  # gone meanwhile
+        return {p for p in found if alive(p)}
+
+    def remove(self):
+        subprocess.run([TOOL, "remove", self.name], check=True)
+
+
+def alive(pid):
+    """Whether there is such a process and it is no zombie."""
+    try:
+        with open("/proc/%d/stat" % pid) as f:
+            return f.read().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except OSError:
+        return False
