@@ -147,6 +147,14 @@ $(B)/unit/%: tests/unit/%.c $(B)/lib.a $(B)/flags
 	    -Wno-missing-prototypes -MMD -MP -MF $@.d $(HARDEN_LD) -o $@ $< \
 	    $(LINK) $(B)/lib.a -lcmocka $(PC_LIBS)
 
+# Programs that integration tests start, as another user or in a guest.
+$(B)/integration/%: tests/integration/%.c $(RUNNER_SRC) $(B)/lib.a $(B)/flags
+	@mkdir -p $(@D)
+	$(call say,TEST,$<)
+	$(Q)$(CC) $(BASE_CFLAGS) $(HARDEN) $(PC_CFLAGS) $(OPT) $(CFLAGS) \
+	    $(HARDEN_LD) -Wl,--as-needed -o $@ $< $(call link_words,$<) \
+	    $(B)/lib.a -lcmocka $(PC_LIBS)
+
 $(B)/guest-test/%: tests/guest/%.c $(B)/flags
 	@mkdir -p $(@D)
 	$(call say,CC,$<)
@@ -198,7 +206,8 @@ asan:
 	+$(Q)$(MAKE) B=$(B)/asan SANITIZE=address,undefined OPT="-O1 -g" all unit
 
 C_FILES := $(wildcard lib/*.[ch] fcgi/*.[ch] runner/*.[ch] guest/*.[ch] \
-	tests/unit/*.[ch] tests/fuzz/*.[ch] tests/guest/*.[ch] tests/bench/*.[ch])
+	tests/unit/*.[ch] tests/fuzz/*.[ch] tests/guest/*.[ch] tests/bench/*.[ch] \
+	tests/integration/*.[ch])
 .PHONY: format format-check
 format:
 	$(Q)clang-format -i $(C_FILES)

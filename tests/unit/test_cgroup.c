@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the kernel prints, and what it never would, through the cgroup parsers.
- * LINK: runner/cgroup_parse.c
+ * LINK: runner/cgroup_parse.o
  */
 #include <errno.h>
 #include <setjmp.h>
