@@ -16,7 +16,11 @@
  */
 struct ratelimit;
 
-/* Opens or makes the file at path (mode 0600). */
+/*
+ * Opens or makes the file at path (mode 0600, no link is followed). Replaces
+ * also one from before the host's last boot: its clock was another, and a lock
+ * that was held when the host went down would never be let go.
+ */
 int ratelimit_open(const char *path, struct ratelimit **ret, struct err *e);
 void ratelimit_close(struct ratelimit *r);
 
@@ -29,6 +33,10 @@ void ratelimit_close(struct ratelimit *r);
  */
 unsigned ratelimit_take(struct ratelimit *r, unsigned class, uint64_t key,
     unsigned per_min, unsigned burst);
+
+/* The same at a given time of CLOCK_MONOTONIC in nanoseconds, for tests. */
+unsigned ratelimit_take_at(struct ratelimit *r, unsigned class, uint64_t key,
+    unsigned per_min, unsigned burst, uint64_t now_ns);
 
 /*
  * The key of an address as in REMOTE_ADDR: IPv4 whole, IPv6 its /64, IPv4-mapped
