@@ -123,7 +123,7 @@ class Service:
     def path(self, *parts):
         return os.path.join(self.base, *parts)
 
-    def _own_directory(self, name, user, group=None, mode=0o755):
+    def own_directory(self, name, user, group=None, mode=0o755):
         who = pwd.getpwnam(user)
         os.mkdir(self.path(name))
         os.chown(self.path(name), who.pw_uid,
@@ -139,11 +139,11 @@ class Service:
         # A CGI program is the front server's child and runs as its user.
         web = FRONT_USER if self.cgi else WEB_USER
         # Sockets take the group of their folder: whoever may use them.
-        self._own_directory("run", RUNNER_USER, web, 0o2750)
-        self._own_directory("fcgi", WEB_USER, FRONT_USER, 0o2750)
-        self._own_directory("state", web, mode=0o700)
-        self._own_directory("front", FRONT_USER)
-        self._own_directory("log", WEB_USER, mode=0o1777)
+        self.own_directory("run", RUNNER_USER, web, 0o2750)
+        self.own_directory("fcgi", WEB_USER, FRONT_USER, 0o2750)
+        self.own_directory("state", web, mode=0o700)
+        self.own_directory("front", FRONT_USER)
+        self.own_directory("log", WEB_USER, mode=0o1777)
         os.mkdir(self.path("bin"))
         for name in PROGRAMS:
             shutil.copy(os.path.join(BUILD, name), self.path("bin"))
@@ -223,7 +223,7 @@ class Service:
         """One more isobox.fcgi on the same state, behind a front server of
         its own; a client of that one."""
         port, path = free_port(), self.path("fcgi", "second.sock")
-        self._own_directory("front2", FRONT_USER)
+        self.own_directory("front2", FRONT_USER)
         self.extra.append(self.spawn_fcgi(path))
         self.extra.append(self.spawn_front("front2", port, path))
         client = Client(("127.0.0.1", port))
