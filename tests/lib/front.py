@@ -32,7 +32,7 @@ def prepare(kind, folder, port, socket, config, program, playground):
     files, command = FRONTS[kind]
     changes = (
         ("/run/isobox-front", folder),
-        ("/run/isobox/fcgi.sock", socket),
+        ("/run/isobox-web/fcgi.sock", socket),
         ("/usr/local/share/isobox/playground", playground),
         ("/usr/local/lib/cgi-bin", folder),
         ("/etc/isobox/isobox.yaml", config),
