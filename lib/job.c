@@ -27,7 +27,8 @@ static int finish(const struct reader *r, const char *what, struct err *e)
 {
 	if (reader_done(r))
 		return 0;
-	return refuse(e, what, r->bad ? "cut short" : "too long");
+	return refuse(e, what,
+	    r->bad ? "cut short or a value out of bounds" : "too long");
 }
 
 static void put_blob(struct buf *b, const struct blob *s)
