@@ -56,7 +56,7 @@ class TestPlayground(unittest.TestCase):
             ".value; s.dispatchEvent(new Event('change')); })()" % language)
 
     def running(self):
-        return service.client().metrics()["isobox_runs_running"]
+        return service.client().metrics()["isobox_runner_running"]
 
     def test_typed_code_runs_and_streams(self):
         self.choose("python-slim")

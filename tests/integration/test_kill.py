@@ -214,8 +214,8 @@ class TestKill(unittest.TestCase):
                 "python-slim", "import time\ntime.sleep(2)\nprint('done')")
         t = threading.Thread(target=run)
         t.start()
-        wait_for("the run", lambda: service.client().metrics().get(
-            "isobox_runs_running", 0) == 1, 10)
+        wait_for("the run", lambda: service.client().metrics()[
+            "isobox_runner_running"] == 1, 10)
         self.assertEqual(end(service.fcgi), 0)
         t.join(20)
         self.assertEqual(answer["run"]["stdout"], "done\n")
