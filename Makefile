@@ -11,7 +11,9 @@ DATADIR ?= $(PREFIX)/share/isobox
 MANDIR ?= $(PREFIX)/share/man
 SYSCONFDIR ?= /etc
 DOCDIR ?= $(PREFIX)/share/doc/isobox
-UNITDIR ?= /lib/systemd/system
+UNITDIR ?= $(PREFIX)/lib/systemd/system
+SYSUSERSDIR ?= $(PREFIX)/lib/sysusers.d
+TMPFILESDIR ?= $(PREFIX)/lib/tmpfiles.d
 
 B ?= build
 CC ?= cc
@@ -239,31 +241,51 @@ check:
 bench:
 	$(Q)tests/bench/run
 
+TOOLS := tools/isobox-image tools/isobox-check tools/isobox-cgroup
+UNITS := $(wildcard examples/systemd/*.service examples/systemd/*.socket)
+# The examples name the default places; what is installed, the ones chosen.
+PLACES := -e 's|/usr/local/bin/|$(BINDIR)/|g' \
+	-e 's|/usr/local/share/isobox/|$(DATADIR)/|g' \
+	-e 's|/etc/isobox/|$(SYSCONFDIR)/isobox/|g'
+
+# install_as FILE, TARGET
+install_as = sed $(PLACES) $(1) >$(DESTDIR)$(2) && chmod 644 $(DESTDIR)$(2)
+
 .PHONY: install
 install: all
-	install -d $(DESTDIR)$(BINDIR) $(DESTDIR)$(LIBEXECDIR) \
-	    $(DESTDIR)$(DATADIR)/registry/images $(DESTDIR)$(DATADIR)/playground \
-	    $(DESTDIR)$(MANDIR)/man1 $(DESTDIR)$(MANDIR)/man5 \
-	    $(DESTDIR)$(MANDIR)/man8 $(DESTDIR)$(DOCDIR)
-	install -m 755 $(B)/isobox.fcgi $(B)/isobox-runner tools/isobox-image \
-	    tools/isobox-check $(DESTDIR)$(BINDIR)/
+	install -d $(addprefix $(DESTDIR),$(BINDIR) $(LIBEXECDIR) \
+	    $(DATADIR)/registry $(DATADIR)/playground $(DOCDIR)/examples \
+	    $(UNITDIR) $(SYSUSERSDIR) $(TMPFILESDIR) $(SYSCONFDIR)/isobox \
+	    $(foreach s,1 5 8,$(MANDIR)/man$(s)))
+	install -m 755 $(B)/isobox.fcgi $(B)/isobox-runner $(TOOLS) \
+	    $(DESTDIR)$(BINDIR)/
 	install -m 755 $(B)/isobox-init $(DESTDIR)$(LIBEXECDIR)/
-	install -m 644 registry/*.yaml $(DESTDIR)$(DATADIR)/registry/
-	cp -R registry/images/. $(DESTDIR)$(DATADIR)/registry/images/
+	cp -R registry/. $(DESTDIR)$(DATADIR)/registry/
 	cp -R playground/. $(DESTDIR)$(DATADIR)/playground/
-	install -m 644 docs/man/*.1 $(DESTDIR)$(MANDIR)/man1/
-	install -m 644 docs/man/*.5 $(DESTDIR)$(MANDIR)/man5/
-	install -m 644 docs/man/*.8 $(DESTDIR)$(MANDIR)/man8/
+	chmod -R u=rwX,go=rX $(DESTDIR)$(DATADIR)
+	$(foreach m,$(wildcard docs/man/*.[158]),install -m 644 $(m) \
+	    $(DESTDIR)$(MANDIR)/man$(subst .,,$(suffix $(m)))/ &&) true
 	install -m 644 docs/*.md $(DESTDIR)$(DOCDIR)/
-	cp -R examples $(DESTDIR)$(DOCDIR)/
+	cp -R examples/. $(DESTDIR)$(DOCDIR)/examples/
+	$(foreach u,$(UNITS),\
+	    $(call install_as,$(u),$(UNITDIR)/$(notdir $(u))) &&) true
+	$(call install_as,examples/systemd/isobox.sysusers,$(SYSUSERSDIR)/isobox.conf)
+	$(call install_as,examples/systemd/isobox.tmpfiles,$(TMPFILESDIR)/isobox.conf)
+	test -e $(DESTDIR)$(SYSCONFDIR)/isobox/isobox.yaml || \
+	    $(call install_as,examples/isobox.yaml,$(SYSCONFDIR)/isobox/isobox.yaml)
 
+# What the operator wrote or the service keeps stays: /etc/isobox,
+# /var/lib/isobox.
 .PHONY: uninstall
 uninstall:
 	rm -f $(addprefix $(DESTDIR)$(BINDIR)/,isobox.fcgi isobox-runner \
-	    isobox-image isobox-check)
+	    $(notdir $(TOOLS)))
 	rm -rf $(DESTDIR)$(LIBEXECDIR) $(DESTDIR)$(DATADIR) $(DESTDIR)$(DOCDIR)
+	rm -f $(addprefix $(DESTDIR)$(UNITDIR)/,$(notdir $(UNITS))) \
+	    $(DESTDIR)$(SYSUSERSDIR)/isobox.conf \
+	    $(DESTDIR)$(TMPFILESDIR)/isobox.conf
 	rm -f $(foreach m,$(wildcard docs/man/*.[158]),\
-	    $(DESTDIR)$(MANDIR)/man$(lastword $(subst ., ,$m))/$(notdir $m))
+	    $(DESTDIR)$(MANDIR)/man$(subst .,,$(suffix $(m)))/$(notdir $(m)))
 
 .PHONY: clean
 clean:
@@ -272,9 +294,11 @@ clean:
 .PHONY: help
 help:
 	@echo 'make run       install what is missing, build, start on http://127.0.0.1:8090'
-	@echo '               FRONT=caddy|apache|lighttpd|nginx PORT=8090 MIRROR= RUNSC='
+	@echo '               FRONT=caddy|apache|lighttpd|nginx|cgi|cgi-lighttpd'
+	@echo '               PORT=8090 MEMORY= RUNSC= MIRROR= IMAGES="python-slim ..."'
 	@echo 'make check     the same set-up, then every test'
-	@echo 'make setup     packages, user, cgroup subtree; make images: language images'
+	@echo 'make setup     only the set-up: packages, users, gVisor, cgroup,'
+	@echo '               programs, images; make images: only the images'
 	@echo 'make           build the programs into build/'
 	@echo 'make bench     compare with bare runsc and a trivial FastCGI program'
 	@echo 'make unit asan fuzz tidy cppcheck format-check'
