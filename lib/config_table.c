@@ -11,43 +11,24 @@
 #define SOCKET_PATH_MAX 107
 #define PATH_LEN_MAX 4095
 
-#define BOOL(key, var, def_, text)                                           \
-	{                                                                    \
-#key, "ISOBOX_" var, CONFIG_BOOL, false, M(key), 0, 1, def_, \
-		    NULL, text                                               \
-	}
-#define UINT(key, var, min_, max_, def_, text)                               \
-	{                                                                    \
-#key, "ISOBOX_" var, CONFIG_UINT, false, M(key), min_, max_, \
-		    def_, NULL, text                                         \
-	}
-#define TEXT(key, var, min_, max_, secret_, text)                              \
-	{                                                                      \
-#key, "ISOBOX_" var, CONFIG_TEXT, secret_, M(key), min_, max_, \
-		    NULL, NULL, text                                           \
-	}
-#define PATH(key, var, max_, def_, text)                                  \
-	{                                                                 \
-#key, "ISOBOX_" var, CONFIG_PATH, false, M(key), 1, max_, \
-		    def_, NULL, text                                      \
-	}
-#define LOGFILE(key, var, def_, text)                              \
-	{                                                          \
-#key, "ISOBOX_" var, CONFIG_LOG, false, M(key), 0, \
-		    PATH_LEN_MAX, def_, NULL, text                 \
-	}
-#define CHOICE(key, var, choices_, def_, text)                            \
-	{                                                                 \
-#key, "ISOBOX_" var, CONFIG_CHOICE, false, M(key), 1, 16, \
-		    def_, choices_, text                                  \
-	}
-#define LIST(key, var, min_, max_, secret_, text)                           \
-	{                                                                   \
-#key, "ISOBOX_" var, CONFIG_LIST, secret_, M(key), 0, max_, \
-		    NULL, NULL, text                                        \
-	}
-
 /* clang-format off */
+#define ROW(key, var, type, secret, min, max, def, choices, text) \
+	{#key, "ISOBOX_" var, type, secret, M(key), min, max, def, choices, text}
+#define BOOL(key, var, def, text) \
+	ROW(key, var, CONFIG_BOOL, false, 0, 1, def, NULL, text)
+#define UINT(key, var, min, max, def, text) \
+	ROW(key, var, CONFIG_UINT, false, min, max, def, NULL, text)
+#define TEXT(key, var, min, max, secret, text) \
+	ROW(key, var, CONFIG_TEXT, secret, min, max, NULL, NULL, text)
+#define PATH(key, var, max, def, text) \
+	ROW(key, var, CONFIG_PATH, false, 1, max, def, NULL, text)
+#define LOGFILE(key, var, def, text) \
+	ROW(key, var, CONFIG_LOG, false, 0, PATH_LEN_MAX, def, NULL, text)
+#define CHOICE(key, var, choices, def, text) \
+	ROW(key, var, CONFIG_CHOICE, false, 1, 16, def, choices, text)
+#define LIST(key, var, min, max, secret, text) \
+	ROW(key, var, CONFIG_LIST, secret, min, max, NULL, NULL, text)
+
 const struct config_key config_keys[] = {
 	/* Who may call. */
 	TEXT(api_key, "API_KEY", 1, CONFIG_ENTRY_MAX, true,

@@ -23,6 +23,7 @@
 
 struct reader {
 	yaml_parser_t parser;
+	const uint8_t *data;
 	struct ydoc *doc;
 	size_t nodes;
 	struct err *e;
@@ -48,17 +49,27 @@ static int fail_memory(struct reader *r)
 	return err_sys(r->e, ENOMEM, "%s", r->doc->file);
 }
 
-/* What libyaml found. Its marks are only set for some kinds of error. */
+/* libyaml reads ahead of its mark: for a bad byte, the line is counted here. */
+static size_t problem_line(const struct reader *r)
+{
+	const yaml_parser_t *p = &r->parser;
+	size_t line = 0;
+
+	if (p->error != YAML_READER_ERROR)
+		return p->problem_mark.line;
+	for (size_t i = 0; i < p->problem_offset; i++)
+		line += r->data[i] == '\n';
+	return line;
+}
+
 static int fail_parser(struct reader *r)
 {
 	const yaml_parser_t *p = &r->parser;
-	size_t line = p->mark.line;
 
 	if (p->error == YAML_MEMORY_ERROR)
 		return fail_memory(r);
-	if (p->error == YAML_SCANNER_ERROR || p->error == YAML_PARSER_ERROR)
-		line = p->problem_mark.line;
-	return fail_at(r, line, p->problem != NULL ? p->problem : "not YAML");
+	return fail_at(
+	    r, problem_line(r), p->problem != NULL ? p->problem : "not YAML");
 }
 
 static int next_event(struct reader *r, yaml_event_t *ev)
@@ -315,7 +326,7 @@ static int read_bytes(
     struct ydoc *d, const uint8_t *data, size_t len, struct err *e)
 {
 	cleanup_event yaml_event_t start = {0};
-	struct reader r = {.doc = d, .e = e};
+	struct reader r = {.data = data, .doc = d, .e = e};
 	int err;
 
 	if (!yaml_parser_initialize(&r.parser))
