@@ -162,18 +162,21 @@ static void a_short_payload_is_bad(void **state)
 	assert_false(reader_done(&r));
 }
 
-static void ignore(int sig)
+static volatile sig_atomic_t interrupted;
+
+static void interrupt(int sig)
 {
 	(void)sig;
+	interrupted = 1;
 }
 
 /* Interrupted now and then, through something that holds far less: all of it
  * arrives, in order. The child reads slowly and answers by its exit status. */
 static void send_through(int out, int in)
 {
-	struct itimerval often = {{0, 1000}, {0, 1000}};
+	struct itimerval often = {{0, 5000}, {0, 5000}};
 	struct itimerval never = {{0, 0}, {0, 0}};
-	struct sigaction act = {.sa_handler = ignore};
+	struct sigaction act = {.sa_handler = interrupt};
 	struct sigaction old;
 	cleanup_buf struct buf b = {0};
 	int status;
@@ -196,12 +199,14 @@ static void send_through(int out, int in)
 		_exit(i == 200000 ? 0 : 2);
 	}
 	close(in);
+	interrupted = 0;
 	(void)sigaction(SIGALRM, &act, &old); /* no SA_RESTART */
 	(void)setitimer(ITIMER_REAL, &often, NULL);
 	status = proto_send(out, &b);
 	(void)setitimer(ITIMER_REAL, &never, NULL);
 	(void)sigaction(SIGALRM, &old, NULL);
 	assert_int_equal(status, 0);
+	assert_true(interrupted);
 	close(out);
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	assert_int_equal(status, 0);
