@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef ISOBOX_FCGI_APP_H
+#define ISOBOX_FCGI_APP_H
+
+#include "fcgi/accesslog.h"
+#include "fcgi/catalog.h"
+#include "fcgi/metrics.h"
+#include "fcgi/shared.h"
+#include "lib/config.h"
+#include "lib/err.h"
+#include "lib/ratelimit.h"
+
+/* What all requests share. The configuration does not change while it runs, but
+ * for the keys, which requests see through `keys` only. */
+struct app {
+	const char *config_path; /* as given, NULL = the usual place */
+	struct config *config;
+	struct shared_slot catalog; /* struct catalog */
+	struct shared_slot keys; /* struct keyring */
+	struct ratelimit *ratelimit; /* NULL: no limit is set */
+	struct accesslog log;
+	struct metrics metrics;
+};
+
+/* Reads and opens all of it. On failure *app needs no app_done(). */
+int app_init(struct app *app, const char *config_path, struct err *e);
+void app_done(struct app *app);
+
+/* SIGHUP: languages, texts and keys are read again and the access log is opened
+ * again. What is bad stays as it was, and the log says why. */
+void app_reload(struct app *app);
+
+#endif

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "fcgi/catalog.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/file.h"
+#include "lib/json.h"
+#include "lib/log.h"
+
+#define TEXT_MAX (1u << 20)
+
+static void put_cstr_json(struct buf *out, const char *s)
+{
+	json_put_str(out, s, strlen(s));
+}
+
+static void put_runtime(struct buf *out, const struct runtime *r)
+{
+	buf_puts(out, "{\"language\":");
+	put_cstr_json(out, r->name);
+	buf_puts(out, ",\"version\":");
+	put_cstr_json(out, r->version);
+	buf_puts(out, ",\"aliases\":[");
+	for (size_t i = 0; r->aliases != NULL && r->aliases[i] != NULL; i++) {
+		if (i > 0)
+			buf_putc(out, ',');
+		put_cstr_json(out, r->aliases[i]);
+	}
+	buf_printf(out, "],\"compiled\":%s,\"backend\":\"" BACKEND "\"}",
+	    r->compile != NULL && r->compile[0] != NULL ? "true" : "false");
+}
+
+static void put_runtimes(struct buf *out, const struct registry *registry)
+{
+	bool first = true;
+
+	buf_putc(out, '[');
+	for (size_t i = 0; i < registry->count; i++) {
+		const struct runtime *r = &registry->runtimes[i];
+
+		if (!r->available) {
+			log_warn("%s %s is not offered: %s", r->name,
+			    r->version, r->why);
+			continue;
+		}
+		if (!first)
+			buf_putc(out, ',');
+		put_runtime(out, r);
+		first = false;
+	}
+	buf_putc(out, ']');
+}
+
+/* A text that lacks is left out: it is documentation, not the service. */
+static void read_text(const char *path, struct buf *out)
+{
+	struct err e;
+
+	if (file_read(AT_FDCWD, path, 0, TEXT_MAX, out, &e) == 0)
+		return;
+	buf_free(out);
+	if (e.code != ENOENT)
+		log_warn("%s: %s", path, e.msg);
+}
+
+static void catalog_free(struct shared *s)
+{
+	struct catalog *c = (struct catalog *)s;
+
+	registry_free(c->registry);
+	buf_free(&c->runtimes);
+	buf_free(&c->llms);
+	buf_free(&c->openapi);
+	free(c);
+}
+
+int catalog_load(
+    const struct config *config, struct catalog **ret, struct err *e)
+{
+	struct catalog *c = calloc(1, sizeof(*c));
+	int r;
+
+	if (c == NULL)
+		return err_sys(e, ENOMEM, "the languages");
+	shared_init(&c->shared, catalog_free);
+	r = registry_load(
+	    config->registry_dir, config->images_dir, &c->registry, e);
+	if (r < 0) {
+		free(c);
+		return r;
+	}
+	put_runtimes(&c->runtimes, c->registry);
+	read_text(ISOBOX_DATADIR "/llms.txt", &c->llms);
+	read_text(ISOBOX_DATADIR "/openapi.yaml", &c->openapi);
+	if (c->runtimes.failed) {
+		catalog_free(&c->shared);
+		return err_sys(e, ENOMEM, "the languages");
+	}
+	*ret = c;
+	return 0;
+}

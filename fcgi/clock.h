@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef ISOBOX_FCGI_CLOCK_H
+#define ISOBOX_FCGI_CLOCK_H
+
+#include <limits.h>
+#include <stdint.h>
+#include <time.h>
+
+/* Time that never jumps (CLOCK_MONOTONIC), for deadlines and durations. */
+static inline uint64_t clock_us(void)
+{
+	struct timespec now;
+
+	(void)clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000u + (uint64_t)now.tv_nsec / 1000u;
+}
+
+static inline uint64_t clock_ms(void)
+{
+	return clock_us() / 1000u;
+}
+
+/* What is left until a deadline, as poll(2) takes it; never less than 0. */
+static inline int clock_left_ms(uint64_t deadline_ms)
+{
+	uint64_t now = clock_ms();
+
+	if (deadline_ms <= now)
+		return 0;
+	return deadline_ms - now > INT_MAX ? INT_MAX : (int)(deadline_ms - now);
+}
+
+#endif

@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "fcgi/conn.h"
+
+#include <errno.h>
+#include <fcgiapp.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include "lib/cleanup.h"
+#include "lib/limits.h"
+
+/* A client that takes nothing for so long is given up: a front server that
+ * passes on what it gets stops reading when its client does. */
+#define SEND_TIMEOUT_S 30
+
+/* Bytes behind a request that are kept while it is served. */
+#define PENDING_MAX (64u * 1024)
+
+#define READ_SIZE (64u * 1024)
+
+struct conn_io {
+	struct out out; /* first: the callbacks cast back */
+	FCGX_Request request;
+	int pipe[2];
+	struct buf head;
+	struct conn *conn; /* being served */
+};
+
+int conn_setup(struct err *e)
+{
+	if (FCGX_Init() != 0)
+		return err_set(e, ERR_INTERNAL, 0, "libfcgi cannot start");
+	return 0;
+}
+
+int conn_new(int fd, struct conn **ret)
+{
+	const struct timeval timeout = {.tv_sec = SEND_TIMEOUT_S};
+	struct conn *c = calloc(1, sizeof(*c));
+
+	if (c == NULL) {
+		(void)close(fd);
+		return -ENOMEM;
+	}
+	(void)setsockopt(
+	    fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout));
+	c->fd = fd;
+	*ret = c;
+	return 0;
+}
+
+void conn_free(struct conn *c)
+{
+	(void)close(c->fd);
+	record_free(&c->in);
+	buf_free(&c->pending);
+	free(c);
+}
+
+static int take(struct conn *c, const uint8_t *data, size_t len, struct err *e)
+{
+	ssize_t n = record_put(&c->in, data, len, e);
+
+	if (n < 0)
+		return (int)n;
+	buf_put(&c->pending, data + n, len - (size_t)n);
+	if (c->pending.failed)
+		return err_set(
+		    e, ERR_INTERNAL, ENOMEM, "no memory for a request");
+	return c->in.state == RECORD_DONE && c->in.header_len == 0;
+}
+
+int conn_read(struct conn *c, struct err *e)
+{
+	uint8_t data[READ_SIZE];
+	ssize_t n = recv(c->fd, data, sizeof(data), MSG_DONTWAIT);
+
+	if (n > 0)
+		return take(c, data, (size_t)n, e);
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return 0;
+	if (n < 0)
+		return err_sys(e, errno, "read");
+	return err_set(e, ERR_INTERNAL,
+	    c->in.state == RECORD_IDLE && c->in.header_len == 0 ? ECONNRESET
+								: EPROTO,
+	    "the peer closed the connection");
+}
+
+int conn_next(struct conn *c, struct err *e)
+{
+	cleanup_buf struct buf pending = c->pending;
+
+	c->pending = (struct buf){0};
+	record_reset(&c->in);
+	return take(c, pending.data, pending.len, e);
+}
+
+/* Half a request behind this one is none of our business yet, but an abort is.
+ * What cannot be kept stays in the socket, and is not looked at again. */
+static bool aborted(struct out *o)
+{
+	struct conn_io *io = (struct conn_io *)o;
+	struct conn *c = io->conn;
+	uint8_t data[4096];
+	ssize_t n;
+
+	if (c->pending.len + sizeof(data) > PENDING_MAX) {
+		o->watch_events = (short)(o->watch_events & ~POLLIN);
+		return false;
+	}
+	n = recv(c->fd, data, sizeof(data), MSG_DONTWAIT);
+	if (n < 0)
+		return errno != EAGAIN && errno != EINTR;
+	if (n == 0)
+		return true;
+	buf_put(&c->pending, data, (size_t)n);
+	return c->pending.failed ||
+	       record_is_abort(&c->in, c->pending.data, c->pending.len);
+}
+
+static int write_out(struct out *o, const void *data, size_t len)
+{
+	struct conn_io *io = (struct conn_io *)o;
+	const char *p = data;
+
+	while (len > 0) {
+		int n = len < INT_MAX ? (int)len : INT_MAX;
+
+		if (FCGX_PutStr(p, n, io->request.out) < 0)
+			return -1;
+		p += n;
+		len -= (size_t)n;
+	}
+	return 0;
+}
+
+/* A flush after a failed one answers 0; only FCGX_GetError() remembers. */
+static int flush_out(struct out *o)
+{
+	struct conn_io *io = (struct conn_io *)o;
+
+	if (FCGX_FFlush(io->request.out) < 0)
+		return -1;
+	return FCGX_GetError(io->request.out) == 0 ? 0 : -1;
+}
+
+/* err first, and never written: then it adds no record. */
+static int finish_out(struct out *o)
+{
+	struct conn_io *io = (struct conn_io *)o;
+
+	(void)FCGX_FClose(io->request.err);
+	return FCGX_FClose(io->request.out) == 0 ? 0 : -1;
+}
+
+static int open_pipe(struct conn_io *io, struct err *e)
+{
+	int size;
+
+	if (pipe2(io->pipe, O_CLOEXEC | O_NONBLOCK) < 0) {
+		io->pipe[0] = io->pipe[1] = -1;
+		return err_sys(e, errno, "pipe");
+	}
+	size = fcntl(io->pipe[1], F_GETPIPE_SZ);
+	if (size < (int)LIMIT_PARAMS)
+		size = fcntl(io->pipe[1], F_SETPIPE_SZ, (int)LIMIT_PARAMS);
+	if (size < (int)LIMIT_PARAMS)
+		return err_set(e, ERR_INTERNAL, EPERM,
+		    "no pipe of %u bytes: the user has too many "
+		    "(/proc/sys/fs/pipe-user-pages-soft)",
+		    LIMIT_PARAMS);
+	return 0;
+}
+
+static void close_pipe(struct conn_io *io)
+{
+	for (int i = 0; i < 2; i++)
+		if (io->pipe[i] >= 0)
+			(void)close(io->pipe[i]);
+	io->pipe[0] = io->pipe[1] = -1;
+}
+
+int conn_io_new(struct conn_io **ret, struct err *e)
+{
+	struct conn_io *io = calloc(1, sizeof(*io));
+	int r;
+
+	if (io == NULL)
+		return err_sys(e, ENOMEM, "a worker");
+	io->out.write = write_out;
+	io->out.flush = flush_out;
+	io->out.finish = finish_out;
+	io->out.aborted = aborted;
+	(void)FCGX_InitRequest(&io->request, -1, 0);
+	r = open_pipe(io, e);
+	if (r < 0) {
+		conn_io_free(io);
+		return r;
+	}
+	*ret = io;
+	return 0;
+}
+
+void conn_io_free(struct conn_io *io)
+{
+	close_pipe(io);
+	buf_free(&io->head);
+	free(io);
+}
+
+/*
+ * Lets libfcgi read the head. keepConnection keeps its FCGX_Finish_r() from
+ * closing what is not its own. It fails only when memory is out, then the pipe
+ * is closed by it and half read: it is made anew.
+ */
+static int decode_head(struct conn_io *io, struct err *e)
+{
+	FCGX_Request *r = &io->request;
+	struct err again;
+
+	r->ipcFd = io->pipe[0];
+	r->keepConnection = 1;
+	r->detached = 1; /* no shutdown(2), no waiting at a close */
+	if (FCGX_Accept_r(r) >= 0)
+		return 0;
+	io->pipe[0] = r->ipcFd; /* -1: libfcgi closed it */
+	close_pipe(io);
+	if (open_pipe(io, &again) < 0)
+		close_pipe(io);
+	return err_set(e, ERR_INTERNAL, EPROTO, "libfcgi refused a head");
+}
+
+int conn_begin(struct conn_io *io, struct conn *c, char ***ret_envp,
+    struct out **ret_out, struct err *e)
+{
+	ssize_t n;
+	int r;
+
+	if (io->pipe[0] < 0 && (r = open_pipe(io, e)) < 0) {
+		close_pipe(io);
+		return r;
+	}
+	buf_clear(&io->head);
+	record_head(&c->in, &io->head);
+	if (io->head.failed)
+		return err_sys(e, ENOMEM, "a request's head");
+	n = write(io->pipe[1], io->head.data, io->head.len);
+	if (n != (ssize_t)io->head.len) { /* cannot be: it has the room */
+		close_pipe(io);
+		return err_set(e, ERR_INTERNAL, EIO, "a short write");
+	}
+	r = decode_head(io, e);
+	if (r < 0)
+		return r;
+	io->request.ipcFd = c->fd;
+	io->conn = c;
+	io->out.watch_fd = c->fd;
+	io->out.watch_events = POLLIN | POLLRDHUP;
+	io->out.gone = false;
+	io->out.bytes = 0;
+	*ret_envp = io->request.envp;
+	*ret_out = &io->out;
+	return 0;
+}
+
+bool conn_end(struct conn_io *io)
+{
+	bool good = !io->out.gone && io->conn->in.keep_conn;
+
+	FCGX_Free(&io->request, 0);
+	io->request.ipcFd = -1;
+	io->conn = NULL;
+	return good;
+}

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef ISOBOX_FCGI_CONN_H
+#define ISOBOX_FCGI_CONN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "fcgi/out.h"
+#include "fcgi/record.h"
+#include "lib/buf.h"
+#include "lib/err.h"
+
+/* A connection of the web server. It belongs to the event loop while it waits
+ * for bytes and to one worker while a request is served, never to both. */
+struct conn {
+	int fd; /* blocking; writes time out (SO_SNDTIMEO) */
+	struct record_in in;
+	struct buf pending; /* bytes behind the request at hand */
+	uint64_t since_ms; /* idle, or reading a request, since then */
+	struct conn *prev; /* the loop's list */
+	struct conn *next;
+};
+
+/* Once, before any other call here and before the first thread. */
+int conn_setup(struct err *e);
+
+int conn_new(int fd, struct conn **ret); /* takes fd */
+void conn_free(struct conn *c); /* and closes */
+
+/*
+ * Reads what is there, without waiting. 1 when a request is whole, 0 when more
+ * is needed, negative when the connection is to be closed (-ECONNRESET: the
+ * peer closed it between two requests).
+ */
+int conn_read(struct conn *c, struct err *e);
+
+/* Makes the connection ready for its next request. 1 when that one is whole
+ * already, 0, or negative as conn_read(). */
+int conn_next(struct conn *c, struct err *e);
+
+/*
+ * One thread's use of libfcgi, which decodes the parameters and frames the
+ * answer. It reads the checked head from a pipe, so it cannot read a byte more,
+ * and it writes to the connection.
+ */
+struct conn_io;
+
+int conn_io_new(struct conn_io **ret, struct err *e);
+void conn_io_free(struct conn_io *io);
+
+/* Begins to serve c's whole request. *ret_envp ("NAME=value", NULL-terminated)
+ * and *ret_out live until conn_end(). */
+int conn_begin(struct conn_io *io, struct conn *c, char ***ret_envp,
+    struct out **ret_out, struct err *e);
+
+/* After out_finish(): lets go of the request. True when the connection can carry another request. */
+bool conn_end(struct conn_io *io);
+
+#endif

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "fcgi/metrics.h"
+
+#include <inttypes.h>
+
+static const unsigned bucket_ms[METRICS_BUCKET_COUNT] = METRICS_BUCKETS;
+
+/* What we answer, and 0 for everything else: the client was gone. */
+static const int statuses[METRICS_STATUS_COUNT] = {
+    200, 204, 400, 401, 404, 405, 429, 500, 503, 499, 0};
+#define STATUS_GONE 9u
+#define STATUS_OTHER 10u
+
+static void add(atomic_uint_fast64_t *counter, uint64_t n)
+{
+	(void)atomic_fetch_add_explicit(counter, n, memory_order_relaxed);
+}
+
+static uint64_t read_counter(atomic_uint_fast64_t *counter)
+{
+	return atomic_load_explicit(counter, memory_order_relaxed);
+}
+
+void metrics_begin(struct metrics *m)
+{
+	add(&m->in_progress, 1);
+}
+
+static unsigned status_index(int status)
+{
+	if (status == 0)
+		return STATUS_GONE;
+	for (unsigned i = 0; i < STATUS_OTHER; i++)
+		if (statuses[i] == status)
+			return i;
+	return STATUS_OTHER;
+}
+
+void metrics_end(
+    struct metrics *m, unsigned route, int status, uint64_t duration_us)
+{
+	unsigned b = 0;
+
+	while (b < METRICS_BUCKET_COUNT && duration_us > bucket_ms[b] * 1000ull)
+		b++;
+	add(&m->routes[route].by_status[status_index(status)], 1);
+	add(&m->routes[route].by_duration[b], 1);
+	add(&m->routes[route].duration_us, duration_us);
+	(void)atomic_fetch_sub_explicit(
+	    &m->in_progress, 1, memory_order_relaxed);
+}
+
+static void put_head(
+    struct buf *out, const char *name, const char *type, const char *help)
+{
+	buf_printf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
+}
+
+static void put_value(struct buf *out, const char *name, const char *type,
+    const char *help, uint64_t value)
+{
+	put_head(out, name, type, help);
+	buf_printf(out, "%s %" PRIu64 "\n", name, value);
+}
+
+static void put_us(
+    struct buf *out, const char *name, const char *help, uint64_t us)
+{
+	put_head(out, name, "counter", help);
+	buf_printf(out, "%s %" PRIu64 ".%06" PRIu64 "\n", name, us / 1000000,
+	    us % 1000000);
+}
+
+static void put_requests(struct metrics *m, struct buf *out)
+{
+	put_head(out, "isobox_http_requests_total", "counter",
+	    "Requests answered by this process; status 499: the client left "
+	    "first.");
+	for (unsigned r = 0; r < ROUTE_COUNT; r++) {
+		for (unsigned s = 0; s < METRICS_STATUS_COUNT; s++) {
+			uint64_t n = read_counter(&m->routes[r].by_status[s]);
+
+			if (n == 0)
+				continue;
+			buf_printf(out,
+			    "isobox_http_requests_total{route=\"%s\","
+			    "status=\"%d\"} %" PRIu64 "\n",
+			    router_name(r), statuses[s], n);
+		}
+	}
+}
+
+static void put_histogram(struct metrics *m, unsigned r, struct buf *out)
+{
+	static const char name[] = "isobox_http_request_duration_seconds";
+	const char *route = router_name(r);
+	uint64_t us = read_counter(&m->routes[r].duration_us);
+	uint64_t n = 0;
+
+	for (unsigned b = 0; b < METRICS_BUCKET_COUNT; b++) {
+		n += read_counter(&m->routes[r].by_duration[b]);
+		buf_printf(out,
+		    "%s_bucket{route=\"%s\",le=\"%u.%03u\"} %" PRIu64 "\n",
+		    name, route, bucket_ms[b] / 1000, bucket_ms[b] % 1000, n);
+	}
+	n += read_counter(&m->routes[r].by_duration[METRICS_BUCKET_COUNT]);
+	buf_printf(out,
+	    "%s_bucket{route=\"%s\",le=\"+Inf\"} %" PRIu64 "\n"
+	    "%s_sum{route=\"%s\"} %" PRIu64 ".%06" PRIu64 "\n"
+	    "%s_count{route=\"%s\"} %" PRIu64 "\n",
+	    name, route, n, name, route, us / 1000000, us % 1000000, name,
+	    route, n);
+}
+
+void metrics_print(struct metrics *m, struct buf *out)
+{
+	put_head(out, "isobox_build_info", "gauge", "The version.");
+	buf_puts(out, "isobox_build_info{version=\"" ISOBOX_VERSION "\"} 1\n");
+	put_requests(m, out);
+	put_head(out, "isobox_http_request_duration_seconds", "histogram",
+	    "Time from a whole request to its whole answer, in this process.");
+	for (unsigned r = 0; r < ROUTE_COUNT; r++)
+		put_histogram(m, r, out);
+	put_value(out, "isobox_http_requests_in_progress", "gauge",
+	    "Requests being served by this process, this one included.",
+	    read_counter(&m->in_progress));
+}
+
+void metrics_print_runner(const struct runner_status *s, struct buf *out)
+{
+	put_value(out, "isobox_runner_up", "gauge",
+	    "Whether isobox-runner answered.", s != NULL);
+	if (s == NULL)
+		return;
+	put_value(out, "isobox_runner_ready", "gauge",
+	    "Whether isobox-runner can run code.", s->ready);
+	put_value(out, "isobox_runner_slots", "gauge",
+	    "Runs that it does at the same time.", s->slots);
+	put_value(out, "isobox_runner_running", "gauge", "Runs at the moment.",
+	    s->running);
+	put_value(out, "isobox_runner_queued", "gauge",
+	    "Requests that wait for a slot.", s->queued);
+	put_value(out, "isobox_runs_total", "counter",
+	    "Runs since isobox-runner started.", s->runs_total);
+	put_value(out, "isobox_run_timeouts_total", "counter",
+	    "Runs that were ended by their wall time.", s->timeouts_total);
+	put_value(out, "isobox_run_ooms_total", "counter",
+	    "Runs that were ended by their memory limit.", s->ooms_total);
+	put_value(out, "isobox_run_failures_total", "counter",
+	    "Runs that failed by the host's fault.", s->failures_total);
+	put_value(out, "isobox_run_rejected_total", "counter",
+	    "Requests that found no free slot.", s->rejected_total);
+	put_value(out, "isobox_run_client_gone_total", "counter",
+	    "Runs that were ended because the client left.", s->gone_total);
+	put_us(out, "isobox_run_boot_seconds_total",
+	    "Time that sandboxes took to boot.", s->boot_us_total);
+	put_us(out, "isobox_run_queue_seconds_total",
+	    "Time that runs waited for a slot.", s->queue_us_total);
+	put_us(out, "isobox_run_seconds_total", "Time that programs ran.",
+	    s->run_us_total);
+}

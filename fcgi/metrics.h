@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef ISOBOX_FCGI_METRICS_H
+#define ISOBOX_FCGI_METRICS_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "fcgi/router.h"
+#include "lib/buf.h"
+#include "lib/job.h"
+
+/* Upper bounds of the duration histogram, in milliseconds: from an answer out of
+ * memory to the longest run and its queue. */
+#define METRICS_BUCKETS                                                        \
+	{                                                                      \
+		1, 5, 25, 100, 250, 500, 1000, 2500, 5000, 10000, 20000, 30000 \
+	}
+#define METRICS_BUCKET_COUNT 12
+#define METRICS_STATUS_COUNT 11
+
+/* Counters of this process; plain CGI starts a process for each request, so its
+ * counters say nothing. */
+struct metrics {
+	struct {
+		atomic_uint_fast64_t by_status[METRICS_STATUS_COUNT];
+		atomic_uint_fast64_t by_duration[METRICS_BUCKET_COUNT + 1];
+		atomic_uint_fast64_t duration_us;
+	} routes[ROUTE_COUNT];
+	atomic_uint_fast64_t in_progress;
+};
+
+void metrics_begin(struct metrics *m);
+/* status 0: the client left before there was an answer. */
+void metrics_end(
+    struct metrics *m, unsigned route, int status, uint64_t duration_us);
+
+/* All of it in Prometheus' text format 0.0.4. */
+void metrics_print(struct metrics *m, struct buf *out);
+
+/* The runner's counters; status NULL: it did not answer. */
+void metrics_print_runner(const struct runner_status *status, struct buf *out);
+
+#endif

@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "fcgi/pool.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "fcgi/exchange.h"
+#include "lib/log.h"
+
+/* The deepest a request goes is a few small frames and the parsed members of
+ * /execute (10 KiB); sanitizers blow frames up. */
+#ifdef ISOBOX_SANITIZED
+#define STACK_SIZE (2u << 20)
+#else
+#define STACK_SIZE (256u * 1024)
+#endif
+
+struct worker {
+	struct pool *pool;
+	pthread_t thread;
+	struct conn_io *io;
+	struct exchange exchange;
+};
+
+struct pool {
+	pthread_mutex_t lock; /* of all up to `stop` */
+	pthread_cond_t filled;
+	struct conn *first; /* queue, by conn.next */
+	struct conn *last;
+	struct conn *back;
+	bool stop;
+	atomic_size_t count;
+	int event_fd;
+	struct worker *workers;
+	unsigned worker_count; /* with a thread */
+};
+
+static struct conn *pop(struct pool *p)
+{
+	struct conn *c;
+
+	(void)pthread_mutex_lock(&p->lock);
+	while (p->first == NULL && !p->stop)
+		(void)pthread_cond_wait(&p->filled, &p->lock);
+	c = p->first;
+	if (c != NULL) {
+		p->first = c->next;
+		c->next = NULL;
+	}
+	(void)pthread_mutex_unlock(&p->lock);
+	return c;
+}
+
+void pool_push(struct pool *p, struct conn *c)
+{
+	atomic_fetch_add(&p->count, 1);
+	c->next = NULL;
+	(void)pthread_mutex_lock(&p->lock);
+	if (p->first == NULL)
+		p->first = c;
+	else
+		p->last->next = c;
+	p->last = c;
+	(void)pthread_mutex_unlock(&p->lock);
+	(void)pthread_cond_signal(&p->filled);
+}
+
+static void give_back(struct pool *p, struct conn *c)
+{
+	const uint64_t one = 1;
+
+	(void)pthread_mutex_lock(&p->lock);
+	c->next = p->back;
+	p->back = c;
+	(void)pthread_mutex_unlock(&p->lock);
+	/* Fails only at 2^64 - 1 wakes not taken. */
+	if (write(p->event_fd, &one, sizeof(one)) < 0)
+		log_error("eventfd: %s", strerror(errno));
+}
+
+/* Serves the request; true when the connection goes on. */
+static bool serve(struct worker *w, struct conn *c)
+{
+	struct body body = {c->in.body.data, c->in.body.len, c->in.body_len};
+	struct out *out;
+	char **envp;
+	struct err e;
+
+	if (conn_begin(w->io, c, &envp, &out, &e) < 0) {
+		log_error("%s", e.msg);
+		return false;
+	}
+	exchange_serve(&w->exchange, out, envp, &body, c->in.refused);
+	return conn_end(w->io);
+}
+
+static void *work(void *arg)
+{
+	struct worker *w = arg;
+	struct conn *c;
+
+	while ((c = pop(w->pool)) != NULL) {
+		if (serve(w, c)) {
+			give_back(w->pool, c);
+			continue;
+		}
+		conn_free(c);
+		atomic_fetch_sub(&w->pool->count, 1);
+	}
+	return NULL;
+}
+
+int pool_fd(const struct pool *p)
+{
+	return p->event_fd;
+}
+
+struct conn *pool_take(struct pool *p)
+{
+	struct conn *list;
+	uint64_t wakes;
+
+	if (read(p->event_fd, &wakes, sizeof(wakes)) < 0 && errno != EAGAIN)
+		log_error("eventfd: %s", strerror(errno));
+	(void)pthread_mutex_lock(&p->lock);
+	list = p->back;
+	p->back = NULL;
+	(void)pthread_mutex_unlock(&p->lock);
+	for (struct conn *c = list; c != NULL; c = c->next)
+		atomic_fetch_sub(&p->count, 1);
+	return list;
+}
+
+size_t pool_count(struct pool *p)
+{
+	return atomic_load(&p->count);
+}
+
+static int start_worker(struct pool *p, struct worker *w,
+    const pthread_attr_t *attr, struct app *app, struct err *e)
+{
+	int r;
+
+	w->pool = p;
+	exchange_init(&w->exchange, app);
+	r = conn_io_new(&w->io, e);
+	if (r < 0)
+		return r;
+	r = pthread_create(&w->thread, attr, work, w);
+	if (r == 0)
+		return 0;
+	conn_io_free(w->io);
+	return err_sys(e, r, "cannot start thread %u", p->worker_count + 1);
+}
+
+static int start_workers(
+    struct pool *p, unsigned threads, struct app *app, struct err *e)
+{
+	pthread_attr_t attr;
+	int r = pthread_attr_init(&attr);
+
+	if (r != 0)
+		return err_sys(e, r, "pthread_attr_init");
+	(void)pthread_attr_setstacksize(&attr, STACK_SIZE);
+	for (; r >= 0 && p->worker_count < threads; p->worker_count += r == 0)
+		r = start_worker(
+		    p, &p->workers[p->worker_count], &attr, app, e);
+	(void)pthread_attr_destroy(&attr);
+	return r;
+}
+
+int pool_start(
+    struct app *app, unsigned threads, struct pool **ret, struct err *e)
+{
+	struct pool *p = calloc(1, sizeof(*p));
+	int r;
+
+	if (p == NULL)
+		return err_sys(e, ENOMEM, "the threads");
+	(void)pthread_mutex_init(&p->lock, NULL);
+	(void)pthread_cond_init(&p->filled, NULL);
+	p->workers = calloc(threads, sizeof(*p->workers));
+	p->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (p->workers == NULL || p->event_fd < 0)
+		r = err_sys(e, errno, "the threads");
+	else
+		r = start_workers(p, threads, app, e);
+	if (r < 0) {
+		pool_stop(p);
+		return r;
+	}
+	*ret = p;
+	return 0;
+}
+
+void pool_stop(struct pool *p)
+{
+	(void)pthread_mutex_lock(&p->lock);
+	p->stop = true;
+	(void)pthread_mutex_unlock(&p->lock);
+	(void)pthread_cond_broadcast(&p->filled);
+	for (unsigned i = 0; i < p->worker_count; i++) {
+		struct worker *w = &p->workers[i];
+
+		(void)pthread_join(w->thread, NULL);
+		conn_io_free(w->io);
+		exchange_done(&w->exchange);
+	}
+	if (p->event_fd >= 0)
+		(void)close(p->event_fd);
+	(void)pthread_cond_destroy(&p->filled);
+	(void)pthread_mutex_destroy(&p->lock);
+	free(p->workers);
+	free(p);
+}

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "fcgi/request.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <string.h>
+
+/* What is read, as found. */
+struct found {
+	const char *uri;
+	const char *method;
+	const char *length;
+};
+
+static enum method method_parse(const char *text)
+{
+	static const struct {
+		const char *text;
+		enum method method;
+	} methods[] = {
+	    {"GET", METHOD_GET},
+	    {"HEAD", METHOD_HEAD},
+	    {"POST", METHOD_POST},
+	    {"PUT", METHOD_PUT},
+	    {"DELETE", METHOD_DELETE},
+	    {"OPTIONS", METHOD_OPTIONS},
+	};
+
+	for (size_t i = 0; i < sizeof(methods) / sizeof(methods[0]); i++)
+		if (strcmp(text, methods[i].text) == 0)
+			return methods[i].method;
+	return METHOD_OTHER;
+}
+
+/* Digits only, or -1: chunked uploads come as "" or "-1". */
+static int64_t length_parse(const char *text)
+{
+	int64_t n = 0;
+
+	if (text == NULL || *text == '\0')
+		return -1;
+	for (; *text != '\0'; text++) {
+		if (*text < '0' || *text > '9' || n > INT64_MAX / 10 - 10)
+			return -1;
+		n = n * 10 + (*text - '0');
+	}
+	return n;
+}
+
+/* The value when `variable` is called name. */
+static const char *value_of(const char *variable, const char *name)
+{
+	size_t len = strlen(name);
+
+	if (strncmp(variable, name, len) != 0 || variable[len] != '=')
+		return NULL;
+	return variable + len + 1;
+}
+
+/* The first of that name counts. Returns whether there was one before. */
+static bool set_once(const char **to, const char *value)
+{
+	if (value == NULL)
+		return false;
+	if (*to != NULL)
+		return true;
+	*to = value;
+	return false;
+}
+
+static void take_header(struct request *q, const char *v)
+{
+	(void)set_once(&q->accept, value_of(v, "HTTP_ACCEPT"));
+	if (set_once(&q->authorization, value_of(v, "HTTP_AUTHORIZATION")) ||
+	    set_once(&q->api_key, value_of(v, "HTTP_X_API_KEY")))
+		q->auth_repeated = true;
+}
+
+static void take_variable(struct request *q, struct found *f, const char *v)
+{
+	switch (v[0]) {
+	case 'H':
+		take_header(q, v);
+		break;
+	case 'R':
+		(void)set_once(&f->uri, value_of(v, "REQUEST_URI"));
+		(void)set_once(&f->method, value_of(v, "REQUEST_METHOD"));
+		(void)set_once(&q->remote_addr, value_of(v, "REMOTE_ADDR"));
+		break;
+	case 'C':
+		(void)set_once(&f->length, value_of(v, "CONTENT_LENGTH"));
+		break;
+	default:
+		break;
+	}
+}
+
+int request_init(struct request *q, char *const *envp, struct err *e)
+{
+	struct found f = {0};
+
+	q->accept = q->authorization = q->api_key = q->remote_addr = NULL;
+	q->auth_repeated = false;
+	uri_init(&q->uri);
+	for (; *envp != NULL; envp++)
+		take_variable(q, &f, *envp);
+	if (q->remote_addr == NULL)
+		q->remote_addr = "";
+	q->method_text = f.method != NULL ? f.method : "";
+	q->method = method_parse(q->method_text);
+	q->content_length = length_parse(f.length);
+	if (f.uri == NULL)
+		return err_set(e, ERR_INVALID_REQUEST, EINVAL,
+		    "the web server sent no REQUEST_URI");
+	return uri_parse(&q->uri, f.uri, strlen(f.uri), e);
+}
+
+bool request_wants_stream(const struct request *q)
+{
+	struct err ignored;
+	char value[2];
+
+	if (q->accept != NULL &&
+	    strcasestr(q->accept, "text/event-stream") != NULL)
+		return true;
+	return uri_query_get(
+		   &q->uri, "stream", value, sizeof(value), &ignored) > 0 &&
+	       value[0] == '1';
+}

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef ISOBOX_FCGI_RESPONSE_H
+#define ISOBOX_FCGI_RESPONSE_H
+
+#include <stddef.h>
+
+#include "lib/err.h"
+
+struct exchange;
+
+/*
+ * The one place where answers begin. Every answer carries X-Request-Id, the CORS
+ * headers and Cache-Control: no-store. `more` is further header lines, each with
+ * its CRLF, or NULL.
+ */
+void response_send(struct exchange *x, int status, const char *type,
+    const char *more, const void *body, size_t len);
+
+/* A JSON body that is done in memory. */
+void response_json(
+    struct exchange *x, int status, const void *body, size_t len);
+
+/* {"error": word} and, when e has a message, "detail". retry_after_s 0: none. */
+void response_error(
+    struct exchange *x, const struct err *e, unsigned retry_after_s);
+
+void response_not_found(struct exchange *x);
+void response_method_not_allowed(struct exchange *x, const char *allow);
+void response_options(struct exchange *x);
+
+/* The headers of a stream of events; what follows is out_write()'s. 0, or
+ * negative when the client is gone. */
+int response_begin_stream(struct exchange *x);
+
+/* {"error": word, "detail": message} into the buffer. */
+struct buf;
+void response_put_error(struct buf *out, const struct err *e);
+
+#endif

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "fcgi/result.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "fcgi/catalog.h"
+#include "fcgi/sse.h"
+#include "fcgi/text.h"
+#include "lib/json.h"
+
+/* The API's exact text. */
+#define NETWORK_OFF                                                         \
+	"network requested but currently unavailable (egress firewall not " \
+	"verified); ran with network OFF"
+
+static void put_output(
+    struct buf *out, const struct buf *raw, bool base64, bool cut)
+{
+	if (base64)
+		text_put_base64(out, raw->data, raw->len);
+	else
+		text_put_decoded(out, raw->data, raw->len, cut);
+}
+
+static const char *word(bool b)
+{
+	return b ? "true" : "false";
+}
+
+/* "SIGSEGV"; the real-time signals have no names of their own. */
+static void put_signal(struct buf *out, unsigned n)
+{
+	const char *name = n > 0 ? sigabbrev_np((int)n) : NULL;
+
+	if (n == 0)
+		buf_puts(out, "null");
+	else if (name != NULL)
+		buf_printf(out, "\"SIG%s\"", name);
+	else
+		buf_printf(out, "\"SIG%u\"", n);
+}
+
+static uint64_t to_ms(uint64_t us)
+{
+	return us / 1000 + (us % 1000 >= 500 ? 1 : 0);
+}
+
+static void put_run(struct buf *out, const struct result_parts *p)
+{
+	const struct run_result *r = p->result;
+
+	buf_puts(out, "{\"stdout\":");
+	put_output(
+	    out, &p->output[STREAM_STDOUT], p->base64, r->stdout_truncated);
+	buf_puts(out, ",\"stderr\":");
+	put_output(
+	    out, &p->output[STREAM_STDERR], p->base64, r->stderr_truncated);
+	buf_printf(out,
+	    ",\"exitCode\":%u,\"timedOut\":%s,\"oomKilled\":%s,"
+	    "\"truncated\":%s,\"durationMs\":%" PRIu64 ",\"network\":%s,"
+	    "\"signal\":",
+	    r->exit_code, word(r->timed_out), word(r->oom_killed),
+	    word(r->stdout_truncated || r->stderr_truncated),
+	    to_ms(r->duration_us), word(r->network));
+	put_signal(out, r->signal);
+	buf_printf(out, ",\"cpuTimeMs\":%" PRIu64 ",\"memoryPeakBytes\":",
+	    to_ms(r->cpu_us));
+	if (r->memory_peak_bytes >= 0)
+		buf_printf(out, "%" PRId64 "}", r->memory_peak_bytes);
+	else
+		buf_puts(out, "null}");
+}
+
+static void put_blob(struct buf *out, const struct blob *b)
+{
+	text_put_utf8(out, b->data, b->len);
+}
+
+void result_put(struct buf *out, const struct result_parts *p)
+{
+	buf_puts(out, "{\"language\":");
+	put_blob(out, &p->job->runtime);
+	buf_puts(out, ",\"version\":");
+	put_blob(out, &p->job->version);
+	buf_puts(out, ",\"backend\":\"" BACKEND "\",\"run\":");
+	put_run(out, p);
+	if (p->job->network && !p->result->network)
+		buf_puts(out, ",\"warning\":\"" NETWORK_OFF "\"");
+	buf_putc(out, '}');
+}

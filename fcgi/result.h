@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef ISOBOX_FCGI_RESULT_H
+#define ISOBOX_FCGI_RESULT_H
+
+#include <stdbool.h>
+
+#include "lib/buf.h"
+#include "lib/job.h"
+
+/* What a run came to. */
+struct result_parts {
+	const struct job *job; /* as it was asked for */
+	const struct run_result *result;
+	const struct buf *output; /* raw, of stdout and of stderr */
+	bool base64;
+};
+
+/* The JSON object of the answer, members in the order of the API's reference. */
+void result_put(struct buf *out, const struct result_parts *p);
+
+#endif

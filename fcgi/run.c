@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "fcgi/run.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "fcgi/clock.h"
+#include "fcgi/exchange.h"
+#include "fcgi/rclient.h"
+#include "fcgi/response.h"
+#include "fcgi/result.h"
+#include "fcgi/sse.h"
+#include "lib/log.h"
+#include "lib/utf8.h"
+
+/* For connecting and sending, and on top of every wait for the runner: what it
+ * does itself within its own bounds. */
+#define CONNECT_TIMEOUT_MS 5000u
+#define MARGIN_MS 5000u
+
+struct run {
+	struct exchange *x;
+	const struct run_request *rr;
+	struct rclient runner;
+	struct sse sse; /* once begun */
+	struct buf output[STREAM_COUNT]; /* raw */
+	struct run_result result;
+	bool started; /* with a stream: its headers are out */
+	unsigned retry_after_s;
+	uint64_t deadline_ms;
+};
+
+static int misbehaves(struct err *e, const char *how)
+{
+	return err_set(e, ERR_SANDBOX_FAILED, EPROTO,
+	    "isobox-runner does not keep to the protocol: %s", how);
+}
+
+static int take_started(struct run *r, size_t len, struct err *e)
+{
+	if (r->started || len != 0)
+		return misbehaves(e, "bad start");
+	r->started = true;
+	r->deadline_ms =
+	    clock_ms() + r->rr->job->limits.wall_time_ms + MARGIN_MS;
+	if (!r->rr->stream)
+		return 0;
+	(void)response_begin_stream(r->x);
+	sse_begin(&r->sse, r->x->out, r->rr->base64);
+	return 0;
+}
+
+static int take_output(struct run *r, enum stream which, const uint8_t *data,
+    size_t len, struct err *e)
+{
+	struct buf *all = &r->output[which];
+
+	if (!r->started)
+		return misbehaves(e, "output before the start");
+	if (len > r->rr->job->limits.output_bytes - all->len)
+		return misbehaves(e, "more output than was asked for");
+	buf_put(all, data, len);
+	if (all->failed)
+		return err_sys(e, ENOMEM, "output");
+	if (r->rr->stream)
+		sse_output(&r->sse, which, data, len);
+	return 0;
+}
+
+static int take_done(
+    struct run *r, const uint8_t *payload, size_t len, struct err *e)
+{
+	struct exchange *x = r->x;
+
+	if (!r->started || run_result_decode(payload, len, &r->result, e) < 0)
+		return misbehaves(e, "bad end");
+	x->ran = true;
+	x->exit_code = r->result.exit_code;
+	x->timed_out = r->result.timed_out;
+	x->oom_killed = r->result.oom_killed;
+	x->truncated = r->result.stdout_truncated || r->result.stderr_truncated;
+	return 1;
+}
+
+/* What the runner may tell a client; everything else is the host's failure. */
+static enum err_kind kind_told(uint32_t kind)
+{
+	static const enum err_kind told[] = {ERR_INVALID_REQUEST,
+	    ERR_INVALID_FILE, ERR_UNKNOWN_LANGUAGE, ERR_CAPACITY};
+
+	for (size_t i = 0; i < sizeof(told) / sizeof(told[0]); i++)
+		if (kind == (uint32_t)told[i])
+			return told[i];
+	return ERR_SANDBOX_FAILED;
+}
+
+static int take_fail(
+    struct run *r, const uint8_t *payload, size_t len, struct err *e)
+{
+	struct reader in = {payload, len, false};
+	enum err_kind kind = kind_told(get_u32(&in));
+	const uint8_t *text;
+	size_t text_len;
+
+	r->retry_after_s = get_u32(&in);
+	text = get_bytes(&in, &text_len);
+	if (!reader_done(&in) || !utf8_valid(text, text_len, NULL))
+		return misbehaves(e, "bad failure");
+	if (kind != ERR_CAPACITY)
+		return err_set(e, kind, EIO, "%.*s",
+		    (int)(text_len < sizeof(e->msg) ? text_len
+						    : sizeof(e->msg)),
+		    text_len > 0 ? (const char *)text : "");
+	if (r->retry_after_s == 0)
+		r->retry_after_s = 1;
+	return err_set(e, kind, EBUSY, "no free execution slot");
+}
+
+/* 1 at the end, 0 when more is to come. */
+static int take_frame(struct run *r, enum proto_type type,
+    const uint8_t *payload, size_t len, struct err *e)
+{
+	switch (type) {
+	case PROTO_STARTED:
+		return take_started(r, len, e);
+	case PROTO_STDOUT:
+		return take_output(r, STREAM_STDOUT, payload, len, e);
+	case PROTO_STDERR:
+		return take_output(r, STREAM_STDERR, payload, len, e);
+	case PROTO_DONE:
+		return take_done(r, payload, len, e);
+	case PROTO_FAIL:
+		return take_fail(r, payload, len, e);
+	case PROTO_RUN:
+	case PROTO_STATUS:
+	case PROTO_STATUS_REPLY:
+	case PROTO_GUEST_JOB:
+	case PROTO_GUEST_READY:
+	case PROTO_GUEST_STARTED:
+	case PROTO_GUEST_STDOUT:
+	case PROTO_GUEST_STDERR:
+	case PROTO_GUEST_EXIT:
+	case PROTO_GUEST_FAIL:
+		break;
+	}
+	return misbehaves(e, "a frame of another conversation");
+}
+
+static uint64_t next_wake(const struct run *r)
+{
+	if (r->started && r->rr->stream && r->sse.beat_ms < r->deadline_ms)
+		return r->sse.beat_ms;
+	return r->deadline_ms;
+}
+
+/* Until DONE: 0. Everything else is an error. */
+static int follow(struct run *r, struct err *e)
+{
+	for (;;) {
+		enum proto_type type;
+		const uint8_t *payload;
+		size_t len;
+		int n = rclient_next(&r->runner, r->x->out, next_wake(r), &type,
+		    &payload, &len, e);
+
+		if (n > 0)
+			n = take_frame(r, type, payload, len, e);
+		else if (n == 0 && clock_ms() >= r->deadline_ms)
+			n = err_set(e, ERR_SANDBOX_FAILED, ETIMEDOUT,
+			    "isobox-runner does not answer in time");
+		if (n != 0)
+			return n < 0 ? n : 0;
+		if (!r->started || !r->rr->stream)
+			continue;
+		if (!rclient_has_frame(&r->runner))
+			sse_flush(&r->sse);
+		sse_beat(&r->sse);
+	}
+}
+
+static int ask(struct run *r, struct err *e)
+{
+	const struct config *config = r->x->app->config;
+	cleanup_buf struct buf frame = {0};
+	size_t begun;
+	int rc;
+
+	rc = rclient_open(
+	    &r->runner, config->runner_socket, CONNECT_TIMEOUT_MS, e);
+	if (rc < 0)
+		return rc;
+	begun = proto_begin(&frame, PROTO_RUN);
+	job_encode(r->rr->job, &frame);
+	proto_end(&frame, begun);
+	r->deadline_ms = clock_ms() + config->acquire_wait_ms +
+			 config->boot_timeout_ms + MARGIN_MS;
+	return rclient_send(&r->runner, &frame, e);
+}
+
+static void answer_failed(struct run *r, const struct err *e)
+{
+	cleanup_buf struct buf body = {0};
+
+	if (e->kind == ERR_CLIENT_GONE)
+		return;
+	if (!r->started || !r->rr->stream) {
+		response_error(r->x, e, r->retry_after_s);
+		return;
+	}
+	log_error(
+	    "request %s: %s: %s", r->x->id, err_kind_word(e->kind), e->msg);
+	response_put_error(&body, e);
+	sse_event(&r->sse, "error", body.data, body.len);
+}
+
+static void answer_done(struct run *r)
+{
+	const struct result_parts parts = {
+	    .job = r->rr->job,
+	    .result = &r->result,
+	    .output = r->output,
+	    .base64 = r->rr->base64,
+	};
+	cleanup_buf struct buf body = {0};
+	struct err e;
+
+	if (r->rr->stream) {
+		sse_output_end(
+		    &r->sse, STREAM_STDOUT, r->result.stdout_truncated);
+		sse_output_end(
+		    &r->sse, STREAM_STDERR, r->result.stderr_truncated);
+	}
+	result_put(&body, &parts);
+	if (body.failed) {
+		(void)err_sys(&e, ENOMEM, "a result");
+		answer_failed(r, &e);
+	} else if (r->rr->stream) {
+		sse_event(&r->sse, "done", body.data, body.len);
+	} else {
+		response_json(r->x, 200, body.data, body.len);
+	}
+}
+
+void run_job(struct exchange *x, const struct run_request *rr)
+{
+	struct run r = {.x = x, .rr = rr, .runner.fd = -1};
+	struct err e;
+
+	x->streamed = rr->stream;
+	if (out_check_gone(x->out)) /* it left while it waited for a thread */
+		return;
+	if (ask(&r, &e) < 0 || follow(&r, &e) < 0)
+		answer_failed(&r, &e);
+	else
+		answer_done(&r);
+	rclient_close(&r.runner);
+	sse_done(&r.sse);
+	for (int i = 0; i < STREAM_COUNT; i++)
+		buf_free(&r.output[i]);
+}

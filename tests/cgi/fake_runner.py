@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Speaks the runner's side of lib/proto.h on a unix socket, and does what a test
+tells it: a script is a function of one Call."""
+
+import select
+import socket
+import struct
+import threading
+import time
+
+RUN, STATUS = 1, 2
+STATUS_REPLY, STARTED, STDOUT, STDERR, DONE, FAIL = 16, 17, 18, 19, 20, 21
+
+# enum err_kind of lib/err.h
+KINDS = ("internal_error", "invalid_json", "invalid_request", "invalid_file",
+         "language_required", "unknown_language", "no_source", "unauthorized",
+         "not_found", "method_not_allowed", "rate_limited", "capacity",
+         "sandbox_failed", "client_gone")
+
+
+def frame(kind, payload=b""):
+    return struct.pack("<IB3x", len(payload), kind) + payload
+
+
+def text(s):
+    s = s.encode() if isinstance(s, str) else s
+    return struct.pack("<I", len(s)) + s
+
+
+def result(exit_code=0, signal=0, timed_out=False, oom=False, cut_out=False,
+           cut_err=False, network=True, duration_us=214000, cpu_us=30000,
+           peak=-1, queue_us=0, boot_us=0):
+    return struct.pack("<II5BQQqQQ", exit_code, signal, timed_out, oom, cut_out,
+                       cut_err, network, duration_us, cpu_us, peak, queue_us,
+                       boot_us)
+
+
+def status(ready=True, reason="", backend="gvisor", slots=4, running=1,
+           queued=2, totals=range(10, 19)):
+    return (bytes([ready]) + text(reason) + text(backend) +
+            struct.pack("<III", slots, running, queued) +
+            struct.pack("<9Q", *totals))
+
+
+class Reader:
+    def __init__(self, data):
+        self.data = data
+
+    def take(self, n):
+        assert len(self.data) >= n, "payload cut short"
+        out, self.data = self.data[:n], self.data[n:]
+        return out
+
+    def u8(self):
+        return self.take(1)[0]
+
+    def u32(self):
+        return struct.unpack("<I", self.take(4))[0]
+
+    def u64(self):
+        return struct.unpack("<Q", self.take(8))[0]
+
+    def text(self):
+        return self.take(self.u32())
+
+
+def decode_job(payload):
+    """struct job of lib/job.h as a dict."""
+    r = Reader(payload)
+    job = {"request_id": r.text(), "runtime": r.text(), "version": r.text(),
+           "memory_bytes": r.u64(), "cpus_milli": r.u32(), "pids": r.u32(),
+           "output_bytes": r.u32(), "wall_time_ms": r.u32(),
+           "network": bool(r.u8()), "entry": r.u32()}
+    job["files"] = [(r.text(), r.text()) for _ in range(r.u32())]
+    job["args"] = [r.text() for _ in range(r.u32())]
+    job["stdin"] = r.text()
+    assert not r.data, "payload too long"
+    return job
+
+
+class Call:
+    """A connection of isobox.fcgi with its first frame read."""
+
+    def __init__(self, sock, kind, payload):
+        self.sock = sock
+        self.kind = kind
+        self.job = decode_job(payload) if kind == RUN else None
+
+    def send(self, *frames):
+        self.sock.sendall(b"".join(frames))
+
+    def started(self):
+        self.send(frame(STARTED))
+
+    def stdout(self, data):
+        self.send(frame(STDOUT, data))
+
+    def stderr(self, data):
+        self.send(frame(STDERR, data))
+
+    def done(self, **kw):
+        self.send(frame(DONE, result(**kw)))
+
+    def fail(self, kind, retry=0, message=""):
+        self.send(frame(FAIL, struct.pack("<II", KINDS.index(kind), retry) +
+                        text(message)))
+
+    def gone(self, timeout):
+        """Seconds until isobox.fcgi closed the connection; None: it did not."""
+        begun = time.monotonic()
+        if not select.select([self.sock], [], [], timeout)[0]:
+            return None
+        try:
+            closed = self.sock.recv(1) == b""
+        except ConnectionResetError:
+            closed = True
+        return time.monotonic() - begun if closed else None
+
+
+def run_ok(call, out=b"", err=b"", **kw):
+    """The usual script: a program that prints and ends."""
+    call.started()
+    if out:
+        call.stdout(out)
+    if err:
+        call.stderr(err)
+    call.done(**kw)
+
+
+def answer_status(call, **kw):
+    call.send(frame(STATUS_REPLY, status(**kw)))
+
+
+class FakeRunner:
+    """on_run and on_status may be replaced at any time; calls has the jobs."""
+
+    def __init__(self, path):
+        self.path = path
+        self.calls = []
+        self.errors = []
+        self.reset()
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.bind(path)
+        self.listener.listen(1024)
+        self.stopping = False
+        self.thread = threading.Thread(target=self._accept, daemon=True)
+        self.thread.start()
+
+    def reset(self):
+        self.on_run = run_ok
+        self.on_status = answer_status
+
+    def stop(self):
+        self.stopping = True
+        self.listener.shutdown(socket.SHUT_RDWR)
+        self.thread.join()
+        self.listener.close()
+
+    def _accept(self):
+        while not self.stopping:
+            try:
+                sock, _ = self.listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._serve, args=(sock,),
+                             daemon=True).start()
+
+    def _serve(self, sock):
+        with sock:
+            try:
+                sock.settimeout(30)
+                head = self._read(sock, 8)
+                if head is None:
+                    return
+                size, kind, pad = struct.unpack("<IB3s", head)
+                payload = self._read(sock, size)
+                if payload is None:
+                    return
+                assert pad == b"\0\0\0" and kind in (RUN, STATUS)
+                call = Call(sock, kind, payload)
+                if kind == RUN:
+                    self.calls.append(call.job)
+                (self.on_run if kind == RUN else self.on_status)(call)
+            except (BrokenPipeError, ConnectionResetError):
+                pass
+            except Exception as e:  # noqa: the test's thread looks at it
+                self.errors.append(e)
+
+    @staticmethod
+    def _read(sock, n):
+        data = b""
+        while len(data) < n:
+            more = sock.recv(n - len(data))
+            if not more:
+                return None
+            data += more
+        return data
