@@ -201,7 +201,7 @@ static int new_list(
 static int set_list(
     struct config *c, const struct config_key *k, const char *s, struct err *e)
 {
-	char **list;
+	char **list = NULL;
 	size_t n = 1;
 	int r;
 

@@ -195,7 +195,14 @@ static void bad_files_name_line_key_and_what_is_allowed(void **state)
 
 static void bad_variables_are_named(void **state)
 {
+	char many[2 * 257];
+
 	(void)state;
+	memset(many, ',', sizeof(many));
+	for (size_t i = 0; i < sizeof(many); i += 2)
+		many[i] = 'k';
+	many[sizeof(many) - 1] = '\0';
+	refuse_environment("ISOBOX_API_KEYS", many, "1 to 256 entries");
 	refuse_environment("ISOBOX_CONCURRENCY", "", "from 1 to 256");
 	refuse_environment("ISOBOX_CONCURRENCY", "4 ", "from 1 to 256");
 	refuse_environment("ISOBOX_CONCURRENCY", "999", "from 1 to 256");
