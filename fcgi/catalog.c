@@ -3,6 +3,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -55,10 +57,12 @@ static void put_runtimes(struct buf *out, const struct registry *registry)
 }
 
 /* A text that lacks is left out: it is documentation, not the service. */
-static void read_text(const char *path, struct buf *out)
+static void read_text(const char *dir, const char *name, struct buf *out)
 {
+	char path[PATH_MAX];
 	struct err e;
 
+	(void)snprintf(path, sizeof(path), "%s/%s", dir, name);
 	if (file_read(AT_FDCWD, path, 0, TEXT_MAX, out, &e) == 0)
 		return;
 	buf_free(out);
@@ -93,8 +97,8 @@ int catalog_load(
 		return r;
 	}
 	put_runtimes(&c->runtimes, c->registry);
-	read_text(ISOBOX_DATADIR "/llms.txt", &c->llms);
-	read_text(ISOBOX_DATADIR "/openapi.yaml", &c->openapi);
+	read_text(config->data_dir, "llms.txt", &c->llms);
+	read_text(config->data_dir, "openapi.yaml", &c->openapi);
 	if (c->runtimes.failed) {
 		catalog_free(&c->shared);
 		return err_sys(e, ENOMEM, "the languages");

@@ -177,7 +177,7 @@ static int harden_paths(
 
 	paths[n++] = (struct harden_path){c->registry_dir, false};
 	paths[n++] = (struct harden_path){c->images_dir, false};
-	paths[n++] = (struct harden_path){ISOBOX_DATADIR, false};
+	paths[n++] = (struct harden_path){c->data_dir, false};
 	paths[n++] = (struct harden_path){c->state_dir, true};
 	if (c->api_keys_file != NULL)
 		paths[n++] = (struct harden_path){

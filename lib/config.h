@@ -46,6 +46,7 @@ struct config {
 	/* Places. */
 	char *registry_dir;
 	char *images_dir;
+	char *data_dir; /* the texts that isobox.fcgi serves */
 	char *runner_socket;
 	char *state_dir; /* of isobox.fcgi */
 	char *access_log; /* path, or "-" for stderr, "" for none */

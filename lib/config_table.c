@@ -80,6 +80,8 @@ const struct config_key config_keys[] = {
 	    ISOBOX_DATADIR "/registry", "the languages, one YAML file each"),
 	PATH(images_dir, "IMAGES", PATH_LEN_MAX, "/var/lib/isobox/images",
 	    "the languages' root file systems"),
+	PATH(data_dir, "DATA_DIR", PATH_LEN_MAX, ISOBOX_DATADIR,
+	    "where llms.txt and openapi.yaml are, which isobox.fcgi serves"),
 	PATH(runner_socket, "RUNNER_SOCKET", SOCKET_PATH_MAX,
 	    "/run/isobox/runner.sock",
 	    "where isobox-runner listens for isobox.fcgi"),

@@ -44,7 +44,7 @@ class Service:
     def __init__(self, env=None, **settings):
         self.base = tempfile.mkdtemp(prefix="isobox-cgi-")
         os.chmod(self.base, 0o755)
-        for name in ("registry", "images", "state"):
+        for name in ("registry", "images", "state", "data"):
             os.mkdir(self.path(name))
         self.write_registry()
         self.runner = FakeRunner(self.path("runner.sock"))
@@ -55,6 +55,7 @@ class Service:
             "registry_dir": self.path("registry"),
             "images_dir": self.path("images"),
             "state_dir": self.path("state"),
+            "data_dir": self.path("data"),
             "runner_socket": self.runner.path,
             "access_log": self.path("access.log"),
         }
