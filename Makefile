@@ -262,6 +262,8 @@ install: all
 	install -m 755 $(B)/isobox-init $(DESTDIR)$(LIBEXECDIR)/
 	cp -R registry/. $(DESTDIR)$(DATADIR)/registry/
 	cp -R playground/. $(DESTDIR)$(DATADIR)/playground/
+	$(foreach f,$(wildcard docs/llms.txt docs/openapi.yaml),\
+	    cp $(f) $(DESTDIR)$(DATADIR)/ &&) true
 	chmod -R u=rwX,go=rX $(DESTDIR)$(DATADIR)
 	$(foreach m,$(wildcard docs/man/*.[158]),install -m 644 $(m) \
 	    $(DESTDIR)$(MANDIR)/man$(subst .,,$(suffix $(m)))/ &&) true
