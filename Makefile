@@ -244,8 +244,9 @@ bench:
 TOOLS := tools/isobox-image tools/isobox-check tools/isobox-cgroup
 UNITS := $(wildcard examples/systemd/*.service examples/systemd/*.socket)
 # The examples name the default places; what is installed, the ones chosen.
-PLACES := -e 's|/usr/local/bin/|$(BINDIR)/|g' \
-	-e 's|/usr/local/share/isobox/|$(DATADIR)/|g' \
+PLACES := -e 's|/usr/local/bin/isobox|$(BINDIR)/isobox|g' \
+	-e 's|/usr/local/share/isobox\>|$(DATADIR)|g' \
+	-e 's|/usr/local/libexec/isobox\>|$(LIBEXECDIR)|g' \
 	-e 's|/etc/isobox/|$(SYSCONFDIR)/isobox/|g'
 
 # install_as FILE, TARGET
@@ -262,18 +263,19 @@ install: all
 	install -m 755 $(B)/isobox-init $(DESTDIR)$(LIBEXECDIR)/
 	cp -R registry/. $(DESTDIR)$(DATADIR)/registry/
 	cp -R playground/. $(DESTDIR)$(DATADIR)/playground/
-	$(foreach f,$(wildcard docs/llms.txt docs/openapi.yaml),\
+	$(Q)$(foreach f,$(wildcard docs/llms.txt docs/openapi.yaml),\
 	    cp $(f) $(DESTDIR)$(DATADIR)/ &&) true
 	chmod -R u=rwX,go=rX $(DESTDIR)$(DATADIR)
-	$(foreach m,$(wildcard docs/man/*.[158]),install -m 644 $(m) \
-	    $(DESTDIR)$(MANDIR)/man$(subst .,,$(suffix $(m)))/ &&) true
+	$(Q)$(foreach m,$(wildcard docs/man/*.[158]),$(call install_as,$(m),$\
+	    $(MANDIR)/man$(subst .,,$(suffix $(m)))/$(notdir $(m))) &&) true
 	install -m 644 docs/*.md $(DESTDIR)$(DOCDIR)/
 	cp -R examples/. $(DESTDIR)$(DOCDIR)/examples/
-	$(foreach u,$(UNITS),\
+	$(Q)find $(DESTDIR)$(DOCDIR)/examples -type f -exec sed -i $(PLACES) {} +
+	$(Q)$(foreach u,$(UNITS),\
 	    $(call install_as,$(u),$(UNITDIR)/$(notdir $(u))) &&) true
-	$(call install_as,examples/systemd/isobox.sysusers,$(SYSUSERSDIR)/isobox.conf)
-	$(call install_as,examples/systemd/isobox.tmpfiles,$(TMPFILESDIR)/isobox.conf)
-	test -e $(DESTDIR)$(SYSCONFDIR)/isobox/isobox.yaml || \
+	$(Q)$(call install_as,examples/systemd/isobox.sysusers,$(SYSUSERSDIR)/isobox.conf)
+	$(Q)$(call install_as,examples/systemd/isobox.tmpfiles,$(TMPFILESDIR)/isobox.conf)
+	$(Q)test -e $(DESTDIR)$(SYSCONFDIR)/isobox/isobox.yaml || \
 	    $(call install_as,examples/isobox.yaml,$(SYSCONFDIR)/isobox/isobox.yaml)
 
 # What the operator wrote or the service keeps stays: /etc/isobox,
