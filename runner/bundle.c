@@ -1,15 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runner/bundle.h"
 
-/*
- * What isobox-init needs until the program runs: to write the job's files as
- * its owner (CHOWN, DAC_OVERRIDE), to become another user and to make the
- * program's user namespace (SETUID, SETGID, SETPCAP, SYS_ADMIN), and to end
- * what the program left (KILL). The program itself gets none.
- */
-#define INIT_CAPS                                                          \
-	"[\"CAP_CHOWN\",\"CAP_DAC_OVERRIDE\",\"CAP_FOWNER\",\"CAP_KILL\"," \
-	"\"CAP_SETGID\",\"CAP_SETPCAP\",\"CAP_SETUID\",\"CAP_SYS_ADMIN\"]"
+/* What isobox-init needs to prepare the sandbox, see guest/boot.h; it drops most
+ * of them before the job arrives, and the program gets none. */
+#define INIT_CAPS                                                    \
+	"[\"CAP_CHOWN\",\"CAP_KILL\",\"CAP_SETGID\",\"CAP_SETUID\"," \
+	"\"CAP_SYS_ADMIN\"]"
 
 static void put_process(struct buf *out)
 {
