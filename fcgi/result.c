@@ -64,12 +64,15 @@ static void put_run(struct buf *out, const struct result_parts *p)
 	    word(r->stdout_truncated || r->stderr_truncated),
 	    to_ms(r->duration_us), word(r->network));
 	put_signal(out, r->signal);
-	buf_printf(out, ",\"cpuTimeMs\":%" PRIu64 ",\"memoryPeakBytes\":",
-	    to_ms(r->cpu_us));
-	if (r->memory_peak_bytes >= 0)
-		buf_printf(out, "%" PRId64 "}", r->memory_peak_bytes);
+	if (r->cpu_us != RUN_RESULT_UNKNOWN)
+		buf_printf(out, ",\"cpuTimeMs\":%" PRIu64, to_ms(r->cpu_us));
 	else
-		buf_puts(out, "null}");
+		buf_puts(out, ",\"cpuTimeMs\":null");
+	if (r->memory_peak_bytes >= 0)
+		buf_printf(out, ",\"memoryPeakBytes\":%" PRId64 "}",
+		    r->memory_peak_bytes);
+	else
+		buf_puts(out, ",\"memoryPeakBytes\":null}");
 }
 
 static void put_blob(struct buf *out, const struct blob *b)
