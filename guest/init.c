@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * isobox-init: PID 1 of a sandbox, the only process that speaks to the supervisor.
+ *
+ * Theory of operation. serve() is the whole life: boot (boot.c) prepares the
+ * sandbox and gives up privileges; READY is sent; one JOB arrives (control.c); its
+ * compile step, if there is one, and its run step are started (child.c, files.c)
+ * and looked after (pump.c); EXIT is sent, and init ends, which ends the sandbox.
+ * Whatever init cannot do becomes one FAIL frame. Deadlines, caps on memory and
+ * the end of processes left over are the supervisor's, from outside: init is
+ * trusted no more than the sandbox that it runs in.
+ *
+ * docs/guest-protocol.md has the frames.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "guest/boot.h"
+#include "guest/child.h"
+#include "guest/control.h"
+#include "guest/pump.h"
+
+/* As a shell has them. */
+#define EXIT_CANNOT_RUN 126
+#define EXIT_NOT_FOUND 127
+#define EXIT_SIGNAL 128
+
+struct init {
+	struct control control;
+	struct guest_job job;
+	struct program_pipes pipes;
+	struct pump pump;
+	char **env;
+	char *cwd;
+	struct guest_exit exit;
+};
+
+static void strings_free(char **s)
+{
+	for (char **p = s; p != NULL && *p != NULL; p++)
+		free(*p);
+	free(s);
+}
+
+/* The NULL-terminated strings that execve(2) wants; NULL when memory is out.
+ * guest_job_decode() has seen to it that there is no NUL in them. */
+static char **strings_new(const struct blob *b, size_t n)
+{
+	char **s = calloc(n + 1, sizeof(*s));
+
+	for (size_t i = 0; s != NULL && i < n; i++) {
+		s[i] = strndup((const char *)b[i].data, b[i].len);
+		if (s[i] == NULL) {
+			strings_free(s);
+			return NULL;
+		}
+	}
+	return s;
+}
+
+/* The program's ends, which init has to let go of: else nobody could tell that
+ * the program has closed its input. */
+static void close_program_ends(struct program_pipes *p)
+{
+	(void)close(p->in[PIPE_READ]);
+	(void)close(p->out[PIPE_WRITE]);
+	(void)close(p->err[PIPE_WRITE]);
+}
+
+static int report_not_run(
+    struct init *i, const char *name, int why, struct err *e)
+{
+	char text[512];
+	int n = snprintf(text, sizeof(text), "isobox: cannot run %.400s: %s\n",
+	    name, strerror(why));
+
+	i->exit.exit_code = why == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT_RUN;
+	return control_send(
+	    &i->control, PROTO_GUEST_STDERR, text, (size_t)n, e);
+}
+
+static int wait_for_program(struct init *i, pid_t pid, struct err *e)
+{
+	uint64_t cpu_us;
+	int status, rc;
+
+	if ((rc = pump_until_exit(&i->pump, pid, &status, &cpu_us, e)) < 0 ||
+	    (rc = pump_drain(&i->pump, e)) < 0)
+		return rc;
+	i->exit.cpu_us += cpu_us;
+	if (WIFSIGNALED(status)) {
+		i->exit.signal = (uint32_t)WTERMSIG(status);
+		i->exit.exit_code = EXIT_SIGNAL + i->exit.signal;
+	} else {
+		i->exit.exit_code = (uint32_t)WEXITSTATUS(status);
+	}
+	return 0;
+}
+
+/* What both steps of a job have in common. */
+static struct child describe_child(const struct init *i)
+{
+	return (struct child){
+	    .env = i->env,
+	    .cwd = i->cwd,
+	    .pids = i->job.pids,
+	    .file_bytes = i->job.tmpfs_bytes,
+	};
+}
+
+/* The first step of a job writes its files and is what STARTED tells about. */
+static int run_step(
+    struct init *i, struct child *c, bool first, bool last, struct err *e)
+{
+	pid_t pid;
+	int why, rc;
+
+	if (first) {
+		c->files = i->job.files;
+		c->file_count = i->job.file_count;
+	}
+	why = child_start(c, &pid, e);
+	if (why < 0)
+		return why;
+	if (last) {
+		close_program_ends(&i->pipes);
+		rc = boot_drop_privileges(e);
+		if (rc < 0)
+			return rc;
+	}
+	rc = first ? control_send(&i->control, PROTO_GUEST_STARTED, NULL, 0, e)
+		   : 0;
+	if (rc < 0)
+		return rc;
+	return why > 0 ? report_not_run(i, c->argv[0], why, e)
+		       : wait_for_program(i, pid, e);
+}
+
+/* A compiler reads nothing, and all that it says is stderr: stdout is the
+ * program's alone. */
+static int run_compile(struct init *i, struct err *e)
+{
+	char **argv = strings_new(i->job.compile, i->job.compile_count);
+	struct child c = describe_child(i);
+	int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	int rc;
+
+	if (argv == NULL || null < 0)
+		return err_sys(e, errno, "cannot start the compile step");
+	c.argv = argv;
+	c.fds[0] = null;
+	c.fds[1] = c.fds[2] = i->pipes.err[PIPE_WRITE];
+	rc = run_step(i, &c, true, false, e);
+	strings_free(argv);
+	(void)close(null);
+	if (rc < 0)
+		return rc;
+	i->exit.compile_failed = i->exit.exit_code != 0;
+	return i->exit.compile_failed ? 0 : pump_end_leftovers(&i->pump, e);
+}
+
+static int run_program(struct init *i, struct err *e)
+{
+	char **argv = strings_new(i->job.run, i->job.run_count);
+	struct child c = describe_child(i);
+	int rc;
+
+	if (argv == NULL)
+		return err_sys(e, ENOMEM, "cannot start the program");
+	c.argv = argv;
+	c.fds[0] = i->pipes.in[PIPE_READ];
+	c.fds[1] = i->pipes.out[PIPE_WRITE];
+	c.fds[2] = i->pipes.err[PIPE_WRITE];
+	rc = run_step(i, &c, i->job.compile_count == 0, true, e);
+	strings_free(argv);
+	return rc;
+}
+
+static int run_job(struct init *i, struct err *e)
+{
+	int rc = 0;
+
+	i->env = strings_new(i->job.env, i->job.env_count);
+	i->cwd = strndup((const char *)i->job.cwd.data, i->job.cwd.len);
+	if (i->env == NULL || i->cwd == NULL)
+		return err_sys(e, ENOMEM, "cannot take the job");
+	if (i->job.compile_count > 0)
+		rc = run_compile(i, e);
+	if (rc == 0 && !i->exit.compile_failed)
+		rc = run_program(i, e);
+	return rc;
+}
+
+static int send_exit(struct init *i, struct err *e)
+{
+	size_t begun = proto_begin(&i->control.out, PROTO_GUEST_EXIT);
+
+	guest_exit_encode(&i->exit, &i->control.out);
+	proto_end(&i->control.out, begun);
+	return control_flush(&i->control, e);
+}
+
+static int serve(struct init *i, struct err *e)
+{
+	int signal_fd, rc;
+
+	if ((rc = boot(&i->pipes, &signal_fd, e)) < 0 ||
+	    (rc = control_send(&i->control, PROTO_GUEST_READY, NULL, 0, e)) <
+		0 ||
+	    (rc = control_receive_job(&i->control, &i->job, e)) < 0)
+		return rc;
+	pump_init(&i->pump, &i->control, signal_fd, &i->pipes, &i->job);
+	if ((rc = run_job(i, e)) < 0)
+		return rc;
+	return send_exit(i, e);
+}
+
+int main(void)
+{
+	struct init i = {0};
+	struct err e;
+	int rc = serve(&i, &e);
+
+	/* The supervisor gone: nobody is left to be told. */
+	if (rc < 0 && rc != -EPIPE)
+		control_fail(&i.control, &e);
+	strings_free(i.env);
+	free(i.cwd);
+	guest_job_done(&i.job);
+	control_done(&i.control);
+	return rc < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+}

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "guest/pump.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <sys/ioctl.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "lib/cleanup.h"
+
+/* What a pipe holds: one read takes all that a flooding program could write. */
+#define CHUNK (64u * 1024)
+
+#define LEFTOVERS_WAIT_MS 100
+#define LEFTOVERS_TRIES 50
+
+static void close_fd(int *fd)
+{
+	if (*fd >= 0)
+		(void)close(*fd);
+	*fd = -1;
+}
+
+void pump_init(struct pump *p, struct control *control, int signal_fd,
+    struct program_pipes *pipes, const struct guest_job *job)
+{
+	/* One byte more tells the supervisor that there was more. */
+	const size_t room = (size_t)job->output_bytes + 1;
+
+	*p = (struct pump){
+	    .control = control,
+	    .signal_fd = signal_fd,
+	    .in_fd = take_fd(&pipes->in[PIPE_WRITE]),
+	    .in = job->stdin_data,
+	    .out = {{take_fd(&pipes->out[PIPE_READ]), PROTO_GUEST_STDOUT, room},
+		{take_fd(&pipes->err[PIPE_READ]), PROTO_GUEST_STDERR, room}},
+	};
+	if (p->in.len == 0)
+		close_fd(&p->in_fd);
+}
+
+static void feed(struct pump *p)
+{
+	ssize_t n = write(p->in_fd, p->in.data, p->in.len);
+
+	if (n > 0) {
+		p->in.data += n;
+		p->in.len -= (size_t)n;
+	}
+	/* EPIPE: the program does not want the rest. */
+	if (p->in.len == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
+		close_fd(&p->in_fd);
+}
+
+/* One read of at most max bytes, forwarded as far as there is room. Returns the
+ * bytes read; 0 when there is nothing, or nothing more ever. */
+static ssize_t forward(
+    struct pump *p, struct pump_stream *s, size_t max, struct err *e)
+{
+	struct buf *out = &p->control->out;
+	size_t begun = proto_begin(out, s->type);
+	uint8_t *room = buf_reserve(out, CHUNK);
+	size_t keep;
+	ssize_t n;
+	int rc;
+
+	if (room == NULL)
+		return err_sys(e, ENOMEM, "cannot forward output");
+	n = read(s->fd, room, max < CHUNK ? max : CHUNK);
+	if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
+		close_fd(&s->fd);
+	keep = n <= 0 ? 0 : (size_t)n < s->room ? (size_t)n : s->room;
+	if (keep == 0) {
+		buf_clear(out);
+		return n < 0 ? 0 : n;
+	}
+	s->room -= keep;
+	out->len += keep;
+	proto_end(out, begun);
+	rc = control_flush(p->control, e);
+	return rc < 0 ? rc : n;
+}
+
+struct ended {
+	pid_t pid; /* whose end is awaited */
+	bool done;
+	int status;
+	struct rusage usage;
+};
+
+static void reap(int signal_fd, struct ended *x)
+{
+	struct signalfd_siginfo info;
+	struct rusage usage;
+	pid_t pid;
+	int status;
+
+	/* One signal may stand for many ends: it only wakes us. */
+	(void)!read(signal_fd, &info, sizeof(info));
+	while ((pid = wait4(-1, &status, WNOHANG, &usage)) > 0) {
+		if (pid != x->pid)
+			continue;
+		x->done = true;
+		x->status = status;
+		x->usage = usage;
+	}
+}
+
+enum slot {
+	SLOT_CONTROL,
+	SLOT_SIGNAL,
+	SLOT_IN,
+	SLOT_OUT,
+	SLOT_ERR,
+	SLOT_COUNT
+};
+
+static int wait_for_work(
+    const struct pump *p, struct pollfd f[SLOT_COUNT], struct err *e)
+{
+	f[SLOT_CONTROL] = (struct pollfd){CONTROL_IN, POLLIN, 0};
+	f[SLOT_SIGNAL] = (struct pollfd){p->signal_fd, POLLIN, 0};
+	f[SLOT_IN] = (struct pollfd){p->in_fd, POLLOUT, 0};
+	f[SLOT_OUT] = (struct pollfd){p->out[0].fd, POLLIN, 0};
+	f[SLOT_ERR] = (struct pollfd){p->out[1].fd, POLLIN, 0};
+	while (poll(f, SLOT_COUNT, -1) < 0)
+		if (errno != EINTR)
+			return err_sys(e, errno, "poll");
+	return 0;
+}
+
+static uint64_t cpu_us(const struct rusage *u)
+{
+	return (uint64_t)(u->ru_utime.tv_sec + u->ru_stime.tv_sec) * 1000000 +
+	       (uint64_t)(u->ru_utime.tv_usec + u->ru_stime.tv_usec);
+}
+
+int pump_until_exit(struct pump *p, pid_t pid, int *ret_status,
+    uint64_t *ret_cpu_us, struct err *e)
+{
+	struct ended x = {.pid = pid};
+
+	while (!x.done) {
+		struct pollfd f[SLOT_COUNT];
+		ssize_t rc = wait_for_work(p, f, e);
+
+		if (rc == 0 && f[SLOT_CONTROL].revents != 0)
+			rc = control_check(e);
+		if (rc < 0)
+			return (int)rc;
+		if (f[SLOT_IN].revents != 0)
+			feed(p);
+		for (size_t i = 0; i < 2; i++) {
+			if (f[SLOT_OUT + i].revents == 0)
+				continue;
+			rc = forward(p, &p->out[i], CHUNK, e);
+			if (rc < 0)
+				return (int)rc;
+		}
+		if (f[SLOT_SIGNAL].revents != 0)
+			reap(p->signal_fd, &x);
+	}
+	*ret_status = x.status;
+	*ret_cpu_us = cpu_us(&x.usage);
+	return 0;
+}
+
+int pump_drain(struct pump *p, struct err *e)
+{
+	for (size_t i = 0; i < 2; i++) {
+		struct pump_stream *s = &p->out[i];
+		int left = 0;
+
+		if (s->fd >= 0 && ioctl(s->fd, FIONREAD, &left) != 0)
+			return err_sys(e, errno, "FIONREAD");
+		while (left > 0) {
+			ssize_t n = forward(p, s, (size_t)left, e);
+
+			if (n < 0)
+				return (int)n;
+			if (n == 0)
+				break;
+			left -= (int)n;
+		}
+	}
+	return 0;
+}
+
+int pump_end_leftovers(const struct pump *p, struct err *e)
+{
+	struct pollfd f = {p->signal_fd, POLLIN, 0};
+	struct ended nobody = {0};
+
+	for (int i = 0; i < LEFTOVERS_TRIES; i++) {
+		reap(p->signal_fd, &nobody);
+		if (kill(-1, SIGKILL) != 0 && errno == ESRCH)
+			return 0;
+		(void)poll(&f, 1, LEFTOVERS_WAIT_MS);
+	}
+	return err_set(e, ERR_INTERNAL, ETIMEDOUT,
+	    "what the compile step left running cannot be killed");
+}

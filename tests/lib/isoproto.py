@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The frames of lib/proto.h and the messages of lib/job.h that go to and from
+isobox-init, as Python has them. docs/guest-protocol.md says what they mean."""
+
+import struct
+
+GUEST_JOB = 32
+GUEST_READY, GUEST_STARTED, GUEST_STDOUT, GUEST_STDERR = 48, 49, 50, 51
+GUEST_EXIT, GUEST_FAIL = 52, 53
+
+HEADER = struct.Struct("<IB3x")
+FRAME_MAX = 1024 * 1024
+
+
+class Broken(Exception):
+    """What came is no frame or no message."""
+
+
+def frame(kind, payload=b""):
+    return HEADER.pack(len(payload), kind) + payload
+
+
+def frames(data):
+    """([(type, payload), ...], the bytes of a frame that is not yet whole)."""
+    found = []
+    while len(data) >= HEADER.size:
+        size, kind = HEADER.unpack_from(data)
+        if size > FRAME_MAX or data[5:8] != b"\0\0\0":
+            raise Broken(data[:8])
+        if len(data) < HEADER.size + size:
+            break
+        found.append((kind, data[HEADER.size:HEADER.size + size]))
+        data = data[HEADER.size + size:]
+    return found, data
+
+
+def u32(value):
+    return struct.pack("<I", value)
+
+
+def u64(value):
+    return struct.pack("<Q", value)
+
+
+def string(value):
+    value = value if isinstance(value, bytes) else value.encode()
+    return u32(len(value)) + value
+
+
+def strings(values):
+    return u32(len(values)) + b"".join(string(v) for v in values)
+
+
+def guest_job(run, compile=(), env=(), files=(), stdin=b"", cwd="/box",
+              pids=64, output_bytes=65536, file_bytes=0):
+    """The payload of GUEST_JOB. files: (name, content) pairs."""
+    return b"".join([
+        string(cwd), strings(compile), strings(run), strings(env),
+        u32(len(files)), *[string(n) + string(c) for n, c in files],
+        string(stdin), u32(pids), u32(output_bytes), u64(file_bytes)])
+
+
+def guest_exit(payload):
+    """(exit code, signal, cpu_us, compile_failed) of GUEST_EXIT."""
+    code, signal, cpu_us, failed = struct.unpack("<IIQB", payload)
+    return code, signal, cpu_us, bool(failed)
+
+
+def guest_fail(payload):
+    """The message of GUEST_FAIL."""
+    if struct.unpack_from("<I", payload)[0] != len(payload) - 4:
+        raise Broken(payload)
+    return payload[4:].decode()
