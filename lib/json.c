@@ -141,6 +141,10 @@ int json_get_arr(struct json_object *obj, const char *key, const char *path,
 
 static void put_escape(struct buf *out, unsigned char c)
 {
+	static const char hex[] = "0123456789abcdef";
+	/* By hand: a program may print nothing else, and printf(3) is slow. */
+	const char code[6] = {'\\', 'u', '0', '0', hex[c >> 4], hex[c & 0xf]};
+
 	switch (c) {
 	case '"':
 		buf_puts(out, "\\\"");
@@ -158,7 +162,7 @@ static void put_escape(struct buf *out, unsigned char c)
 		buf_puts(out, "\\t");
 		break;
 	default:
-		buf_printf(out, "\\u%04x", c);
+		buf_put(out, code, sizeof(code));
 	}
 }
 
