@@ -165,18 +165,28 @@ class TestMemory(Hostile):
         self.check_timeout(run)
 
 
-FORK = r'''
-import errno, os, sys, time
+# Starts processes until it is told EAGAIN. A forked Python takes 3.6 MB in
+# gVisor, so that 256 of them are beyond any memory limit; sleep takes 0.6 MB.
+SPAWN = r'''
+import errno, os
 n = 0
-while True:
-    try:
-        if os.fork() == 0:
-            time.sleep(60)
-            os._exit(0)
-    except OSError as e:
-        print(n, errno.errorcode[e.errno])
-        break
-    n += 1
+try:
+    while n < 1000:
+        os.posix_spawn("/usr/bin/sleep", ["sleep", "60"], os.environ)
+        n += 1
+except OSError as e:
+    print(n, errno.errorcode[e.errno])
+'''
+
+FORK = r'''
+import errno, os, time
+n = 0
+try:
+    while os.fork() != 0:
+        n += 1
+    time.sleep(60)
+except OSError as e:
+    print(n, errno.errorcode[e.errno])
 '''
 
 THREADS = r'''
@@ -197,9 +207,11 @@ os._exit(0)
 class TestProcesses(Hostile):
     def test_fork_to_the_exact_limit(self):
         """The program itself counts as one."""
-        for pids in (1, 2, 16, 128, 256):
+        for code, pids in ((FORK, 1), (FORK, 2), (FORK, 16), (FORK, 100),
+                           (SPAWN, 128), (SPAWN, 256)):
             with self.subTest(pids):
-                run = self.run_code(FORK, pids=pids, wall=15000)
+                run = self.run_code(code, pids=pids, wall=20000,
+                                    memory=512 * MIB)
                 self.check(run, 0)
                 self.assertEqual(run["stdout"], "%d EAGAIN\n" % (pids - 1))
 
@@ -213,8 +225,15 @@ class TestProcesses(Hostile):
     def test_fork_bomb(self):
         run = self.run_code(
             "import os\nwhile True:\n    try: os.fork()\n"
-            "    except OSError: pass", wall=3000)
+            "    except OSError: pass", pids=64, memory=512 * MIB)
         self.check_timeout(run)
+
+    def test_fork_bomb_beyond_the_memory(self):
+        """Many processes take much memory, if it comes to that."""
+        run = self.run_code(
+            "import os\nwhile True:\n    try: os.fork()\n"
+            "    except OSError: pass", pids=256, memory=64 * MIB, wall=15000)
+        self.check(run, 137, oom=True)
 
     def test_limit_is_not_to_be_raised(self):
         run = self.run_code(

@@ -49,10 +49,22 @@ class Subtree:
         subprocess.run([TOOL, "remove", self.name], check=True)
 
 
-def alive(pid):
-    """Whether there is such a process and it is no zombie."""
+def status(pid):
+    """(state letter, parent) of a process, or None."""
     try:
         with open("/proc/%d/stat" % pid) as f:
-            return f.read().rsplit(")", 1)[1].split()[0] not in "ZX"
+            words = f.read().rsplit(")", 1)[1].split()
     except OSError:
-        return False
+        return None
+    return words[0], int(words[1])
+
+
+def alive(pid):
+    """Whether there is such a process and it is no zombie."""
+    s = status(pid)
+    return s is not None and s[0] not in "ZX"
+
+
+def parent(pid):
+    s = status(pid)
+    return s[1] if s is not None else None

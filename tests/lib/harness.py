@@ -10,6 +10,7 @@ thread only: the kernel means the thread that started them.
 """
 
 import atexit
+import ctypes
 import glob
 import grp
 import os
@@ -32,6 +33,7 @@ RUNNER_USER = "isobox"
 WEB_USER = "isobox-web"
 FRONT_USER = "www-data"
 PROGRAMS = ("isobox-runner", "isobox.fcgi", "isobox-init")
+PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 MEMORY_CAP = 6 << 30
 PREFIX = "isobox-test-"
 OWNER = "owner"  # file with the pid of the test that a service belongs to
@@ -59,14 +61,18 @@ def wait_for(what, check, timeout=10.0, every=0.02):
 
 
 def spawn(argv, user, log, subtree=None, env=None):
-    """Starts argv as user, its output appended to the file log."""
+    """Starts argv as user without any privilege, as tools/isobox-run does; its
+    output is appended to the file log."""
     command = ["setpriv", "--reuid", user, "--regid", user, "--init-groups",
-               "--pdeathsig", "KILL", "--", *argv]
+               "--no-new-privs", "--bounding-set=-all", "--inh-caps=-all",
+               "--ambient-caps=-all", "--pdeathsig", "KILL", "--", *argv]
     if subtree is not None:
         command = subtree.command(command)
     clean = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
     clean.update(env or {})
     with open(log, "ab") as out:
+        # Apache opens /dev/stderr by name, which is for the owner only.
+        os.fchown(out.fileno(), pwd.getpwnam(user).pw_uid, -1)
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out,
                                 stderr=out, env=clean, start_new_session=True)
 
@@ -97,14 +103,16 @@ class Service:
     """One service. settings: keys of isobox.yaml over the defaults here."""
 
     def __init__(self, front_kind="caddy", images=IMAGES, **settings):
+        adopt_orphans()
         self.front_kind = front_kind
+        self.runner_uid = pwd.getpwnam(RUNNER_USER).pw_uid
         self.runner = self.fcgi = self.front = None
         self.extra = []  # more isobox.fcgi processes
         self.base = tempfile.mkdtemp(prefix=PREFIX)
-        _running.append(self)
-        self._directories()
         self.subtree = cgroups.Subtree(os.path.basename(self.base),
                                        RUNNER_USER, MEMORY_CAP)
+        _running.append(self)
+        self._directories()
         self.port = free_port()
         self.settings = {
             "rate_per_min": 0,
@@ -287,7 +295,7 @@ class Service:
                 continue  # the logs are ours, the rest is the front server's
             found.update("file %s" % os.path.join(folder, n)
                          for n in names + files)
-        uids = {pwd.getpwnam(u).pw_uid for u in (RUNNER_USER, WEB_USER)}
+        uids = {self.runner_uid, pwd.getpwnam(WEB_USER).pw_uid}
         for folder in SHARED:
             for entry in os.scandir(folder):
                 try:
@@ -298,26 +306,11 @@ class Service:
         return found
 
     def processes(self):
-        """Processes of the runner's user that belong to this service: in its
-        subtree, or outside of every service's subtree (escaped)."""
-        uid = pwd.getpwnam(RUNNER_USER).pw_uid
-        inside = self.subtree.pids()
-        found = set()
-        for name in os.listdir("/proc"):
-            if not name.isdigit() or not cgroups.alive(int(name)):
-                continue
-            pid = int(name)
-            try:
-                if pid not in inside:
-                    if os.stat("/proc/%d" % pid).st_uid != uid:
-                        continue
-                    with open("/proc/%d/cgroup" % pid) as f:
-                        if "/isobox" in f.read():
-                            continue
-            except OSError:
-                continue
-            found.add(pid)
-        return found
+        """What is in the subtree, and what came from isobox-runner wherever
+        it went: see adopt_orphans()."""
+        return self.subtree.pids() | {
+            p for p in descendants(os.getpid())
+            if cgroups.alive(p) and owner(p) == self.runner_uid}
 
     def leftovers(self):
         """What is there and was not when the service was started and idle.
@@ -340,6 +333,35 @@ class Service:
         """{name: (descriptors, threads, RSS KiB)} of our processes."""
         return {name: usage(getattr(self, name).pid)
                 for name in ("runner", "fcgi") if getattr(self, name)}
+
+
+def adopt_orphans():
+    """From now on a process whose parent has died becomes this one's child and
+    not init's: whatever our services start, it stays below us."""
+    prctl = ctypes.CDLL(None, use_errno=True).prctl
+    if prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "PR_SET_CHILD_SUBREAPER")
+
+
+def descendants(pid):
+    children = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            children.setdefault(cgroups.parent(int(name)), []).append(
+                int(name))
+    found, todo = set(), [pid]
+    while todo:
+        for child in children.get(todo.pop(), ()):
+            found.add(child)
+            todo.append(child)
+    return found
+
+
+def owner(pid):
+    try:
+        return os.stat("/proc/%d" % pid).st_uid
+    except OSError:
+        return None
 
 
 def command_line(pid):
