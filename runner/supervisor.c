@@ -24,10 +24,9 @@
 #include <unistd.h>
 
 #include "lib/log.h"
-#include "lib/proto.h"
 #include "runner/clock.h"
 #include "runner/plan.h"
-#include "runner/sandbox.h"
+#include "runner/run.h"
 
 /* pids.max of the leaf is a backstop: the guest's limit is RLIMIT_NPROC in the
  * sentry, which is exact; reaching this one kills the sandbox. Measured with
@@ -52,40 +51,7 @@
 #define LOG_TAIL 2048u
 #define DESTROY_MS 5000u
 
-enum phase {
-	PHASE_BOOT, /* until PROTO_GUEST_READY */
-	PHASE_START, /* until PROTO_GUEST_STARTED */
-	PHASE_RUN
-};
-
-enum stream {
-	STREAM_OUT,
-	STREAM_ERR,
-	STREAM_COUNT
-};
-
-struct run {
-	const struct run_order *order;
-	struct sandbox box;
-	enum phase phase;
-	enum run_end end;
-	char why[200];
-	struct buf to_guest;
-	struct buf from_guest;
-	struct buf to_client;
-	struct buf log;
-	bool guest_eof;
-	uint64_t begun_us; /* sandbox_start() */
-	uint64_t started_us; /* PROTO_GUEST_STARTED */
-	uint64_t deadline_us;
-	unsigned oom_rechecks;
-	size_t sent[STREAM_COUNT];
-	bool truncated[STREAM_COUNT];
-	int64_t memory_idle; /* charged before the program */
-	struct run_result result;
-};
-
-static void run_end(struct run *r, enum run_end end, const char *why)
+void run_end(struct run *r, enum run_end end, const char *why)
 {
 	if (r->end != RUN_END_NONE)
 		return;
@@ -95,185 +61,18 @@ static void run_end(struct run *r, enum run_end end, const char *why)
 	(void)snprintf(r->why, sizeof r->why, "%s", why);
 }
 
-/* The kernel has killed in the leaf: that, and nothing else, is "oomKilled". */
-static bool oom_killed(struct run *r)
+bool run_oom_killed(struct run *r)
 {
 	return leaf_oom_kills(r->order->leaf) > 0;
 }
 
-static void put_client(
+void run_put_client(
     struct run *r, enum proto_type type, const void *data, size_t len)
 {
 	if (r->order->client_fd >= 0)
 		proto_put_frame(&r->to_client, type, data, len);
 	if (r->to_client.failed)
 		run_end(r, RUN_END_FAILED, "out of memory");
-}
-
-static void forward_output(
-    struct run *r, enum stream s, const uint8_t *data, size_t len)
-{
-	size_t room = r->order->job->limits.output_bytes - r->sent[s];
-
-	if (len > room) {
-		r->truncated[s] = true;
-		len = room;
-	}
-	if (len == 0)
-		return;
-	r->sent[s] += len;
-	put_client(r, s == STREAM_OUT ? PROTO_STDOUT : PROTO_STDERR, data, len);
-}
-
-static void guest_ready(struct run *r)
-{
-	const struct job *job = r->order->job;
-	struct err e;
-
-	r->result.boot_us = clock_us() - r->begun_us;
-	r->memory_idle = leaf_memory_now(r->order->leaf);
-	if (job == NULL) { /* a probe: that is all it wanted to know */
-		run_end(r, RUN_END_EXIT, "");
-		return;
-	}
-	r->phase = PHASE_START;
-	/* Only now: the boot is ours, not the program's, and goes at full
-	 * speed. */
-	if (leaf_set_cpu(r->order->leaf, job->limits.cpus_milli, &e) < 0)
-		run_end(r, RUN_END_FAILED, e.msg);
-}
-
-static void guest_started(struct run *r)
-{
-	r->phase = PHASE_RUN;
-	r->started_us = clock_us();
-	r->deadline_us =
-	    r->started_us + (uint64_t)r->order->job->limits.wall_time_ms * 1000;
-	put_client(r, PROTO_STARTED, NULL, 0);
-}
-
-static void guest_exit(struct run *r, const uint8_t *payload, size_t len)
-{
-	struct guest_exit x;
-	struct err e;
-
-	if (guest_exit_decode(payload, len, &x, &e) < 0) {
-		run_end(r, RUN_END_FAILED, e.msg);
-		return;
-	}
-	if (oom_killed(r)) {
-		run_end(r, RUN_END_OOM, "");
-		return;
-	}
-	r->result.exit_code = x.exit_code & 0xff;
-	r->result.signal = x.signal;
-	r->result.cpu_us = x.cpu_us;
-	run_end(r, RUN_END_EXIT, "");
-}
-
-static void guest_failed(struct run *r, const uint8_t *payload, size_t len)
-{
-	struct reader rd = {.p = payload, .left = len};
-	size_t n;
-	const uint8_t *text = get_bytes(&rd, &n);
-	char why[sizeof r->why];
-
-	(void)snprintf(why, sizeof why, "isobox-init: %.*s",
-	    (int)(n < 150 ? n : 150), text != NULL ? (const char *)text : "");
-	run_end(r, RUN_END_FAILED, why);
-}
-
-/* Each frame has its place; at any other the peer is broken. */
-static bool guest_frame(
-    struct run *r, enum proto_type type, const uint8_t *payload, size_t len)
-{
-	const bool running = r->phase == PHASE_RUN;
-
-	if (type == PROTO_GUEST_READY && r->phase == PHASE_BOOT)
-		guest_ready(r);
-	else if (type == PROTO_GUEST_STARTED && r->phase == PHASE_START)
-		guest_started(r);
-	else if (type == PROTO_GUEST_STDOUT && running)
-		forward_output(r, STREAM_OUT, payload, len);
-	else if (type == PROTO_GUEST_STDERR && running)
-		forward_output(r, STREAM_ERR, payload, len);
-	else if (type == PROTO_GUEST_EXIT && running)
-		guest_exit(r, payload, len);
-	else if (type == PROTO_GUEST_FAIL)
-		guest_failed(r, payload, len);
-	else
-		return false;
-	return true;
-}
-
-static void guest_frames(struct run *r)
-{
-	size_t taken = 0;
-
-	/* Output that was written before a kill still counts; a second end
-	 * does not: run_end() keeps the first. */
-	for (;;) {
-		const uint8_t *payload;
-		enum proto_type type;
-		size_t len;
-		ssize_t n = proto_next(r->from_guest.data + taken,
-		    r->from_guest.len - taken, &type, &payload, &len);
-
-		if (n == 0)
-			break;
-		if (n < 0 || !guest_frame(r, type, payload, len)) {
-			run_end(r, RUN_END_FAILED,
-			    "the sandbox broke the protocol");
-			r->guest_eof = true;
-			break;
-		}
-		taken += (size_t)n;
-	}
-	buf_consume(&r->from_guest, taken);
-}
-
-/* The sandbox has closed its end: it is dead, whatever killed it. */
-static void guest_end(struct run *r)
-{
-	r->guest_eof = true;
-	if (r->end != RUN_END_NONE)
-		return;
-	if (oom_killed(r))
-		run_end(r, RUN_END_OOM, "");
-	else
-		run_end(r, RUN_END_FAILED,
-		    r->phase == PHASE_BOOT
-			? "the sandbox did not start"
-			: "the sandbox ended without a result");
-}
-
-static void guest_read(struct run *r)
-{
-	const size_t chunk = 64u * 1024;
-	uint8_t *room = buf_reserve(&r->from_guest, chunk);
-	ssize_t n;
-
-	if (room == NULL) {
-		run_end(r, RUN_END_FAILED, "out of memory");
-		return;
-	}
-	n = read(r->box.out_fd, room, chunk);
-	if (n > 0) {
-		r->from_guest.len += (size_t)n;
-		guest_frames(r);
-	} else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
-		guest_end(r);
-	}
-}
-
-static void guest_write(struct run *r)
-{
-	ssize_t n = write(r->box.in_fd, r->to_guest.data, r->to_guest.len);
-
-	if (n > 0)
-		buf_consume(&r->to_guest, (size_t)n);
-	else if (n < 0 && errno != EAGAIN && errno != EINTR)
-		buf_clear(&r->to_guest); /* dead: out_fd tells how */
 }
 
 /* Keeps the last LOG_TAIL bytes of what runsc and init complain. */
@@ -308,7 +107,7 @@ static bool client_write(struct run *r)
 
 static void oom_event(struct run *r)
 {
-	if (oom_killed(r)) {
+	if (run_oom_killed(r)) {
 		run_end(r, RUN_END_OOM, "");
 		return;
 	}
@@ -318,7 +117,7 @@ static void oom_event(struct run *r)
 
 static void deadline_passed(struct run *r)
 {
-	if (oom_killed(r))
+	if (run_oom_killed(r))
 		run_end(r, RUN_END_OOM, "");
 	else if (r->phase == PHASE_RUN)
 		run_end(r, RUN_END_TIMEOUT, "");
@@ -406,7 +205,7 @@ static void run_loop(struct run *r)
 		}
 		poll_handle(r, fds);
 		if (r->oom_rechecks > 0 && --r->oom_rechecks > 0)
-			if (oom_killed(r))
+			if (run_oom_killed(r))
 				run_end(r, RUN_END_OOM, "");
 		if (clock_us() >= r->deadline_us)
 			deadline_passed(r);
@@ -462,7 +261,7 @@ static void put_result(struct run *r)
 	r->result.queue_us = r->order->queue_us;
 	r->result.memory_peak_bytes = memory_peak(r);
 	run_result_encode(&r->result, &payload);
-	put_client(r, PROTO_DONE, payload.data, payload.len);
+	run_put_client(r, PROTO_DONE, payload.data, payload.len);
 	buf_free(&payload);
 }
 
@@ -473,7 +272,7 @@ static void put_failure(struct run *r)
 	put_u32(&payload, ERR_SANDBOX_FAILED);
 	put_u32(&payload, 0);
 	put_cstr(&payload, r->why);
-	put_client(r, PROTO_FAIL, payload.data, payload.len);
+	run_put_client(r, PROTO_FAIL, payload.data, payload.len);
 	buf_free(&payload);
 }
 

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What isobox-init tells, and what the supervisor makes of it. Only the form of a
+ * frame is believed. */
+#include <errno.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "lib/job.h"
+#include "runner/clock.h"
+#include "runner/run.h"
+
+static void forward_output(
+    struct run *r, enum stream s, const uint8_t *data, size_t len)
+{
+	size_t room = r->order->job->limits.output_bytes - r->sent[s];
+
+	if (len > room) {
+		r->truncated[s] = true;
+		len = room;
+	}
+	if (len == 0)
+		return;
+	r->sent[s] += len;
+	run_put_client(
+	    r, s == STREAM_OUT ? PROTO_STDOUT : PROTO_STDERR, data, len);
+}
+
+static void guest_ready(struct run *r)
+{
+	const struct job *job = r->order->job;
+	struct err e;
+
+	r->result.boot_us = clock_us() - r->begun_us;
+	r->memory_idle = leaf_memory_now(r->order->leaf);
+	if (job == NULL) { /* a probe: that is all it wanted to know */
+		run_end(r, RUN_END_EXIT, "");
+		return;
+	}
+	r->phase = PHASE_START;
+	/* Only now: the boot is ours, not the program's, and goes at full
+	 * speed. */
+	if (leaf_set_cpu(r->order->leaf, job->limits.cpus_milli, &e) < 0)
+		run_end(r, RUN_END_FAILED, e.msg);
+}
+
+static void guest_started(struct run *r)
+{
+	r->phase = PHASE_RUN;
+	r->started_us = clock_us();
+	r->deadline_us =
+	    r->started_us + (uint64_t)r->order->job->limits.wall_time_ms * 1000;
+	run_put_client(r, PROTO_STARTED, NULL, 0);
+}
+
+static void guest_exit(struct run *r, const uint8_t *payload, size_t len)
+{
+	struct guest_exit x;
+	struct err e;
+
+	if (guest_exit_decode(payload, len, &x, &e) < 0) {
+		run_end(r, RUN_END_FAILED, e.msg);
+		return;
+	}
+	if (run_oom_killed(r)) {
+		run_end(r, RUN_END_OOM, "");
+		return;
+	}
+	r->result.exit_code = x.exit_code & 0xff;
+	r->result.signal = x.signal;
+	r->result.cpu_us = x.cpu_us;
+	run_end(r, RUN_END_EXIT, "");
+}
+
+static void guest_failed(struct run *r, const uint8_t *payload, size_t len)
+{
+	struct reader rd = {.p = payload, .left = len};
+	size_t n;
+	const uint8_t *text = get_bytes(&rd, &n);
+	char why[sizeof r->why];
+
+	(void)snprintf(why, sizeof why, "isobox-init: %.*s",
+	    (int)(n < 150 ? n : 150), text != NULL ? (const char *)text : "");
+	run_end(r, RUN_END_FAILED, why);
+}
+
+/* Each frame has its place; at any other the peer is broken. */
+static bool guest_frame(
+    struct run *r, enum proto_type type, const uint8_t *payload, size_t len)
+{
+	const bool running = r->phase == PHASE_RUN;
+
+	if (type == PROTO_GUEST_READY && r->phase == PHASE_BOOT)
+		guest_ready(r);
+	else if (type == PROTO_GUEST_STARTED && r->phase == PHASE_START)
+		guest_started(r);
+	else if (type == PROTO_GUEST_STDOUT && running)
+		forward_output(r, STREAM_OUT, payload, len);
+	else if (type == PROTO_GUEST_STDERR && running)
+		forward_output(r, STREAM_ERR, payload, len);
+	else if (type == PROTO_GUEST_EXIT && running)
+		guest_exit(r, payload, len);
+	else if (type == PROTO_GUEST_FAIL)
+		guest_failed(r, payload, len);
+	else
+		return false;
+	return true;
+}
+
+static void guest_frames(struct run *r)
+{
+	size_t taken = 0;
+
+	/* Output that was written before a kill still counts; a second end
+	 * does not: run_end() keeps the first. */
+	for (;;) {
+		const uint8_t *payload;
+		enum proto_type type;
+		size_t len;
+		ssize_t n = proto_next(r->from_guest.data + taken,
+		    r->from_guest.len - taken, &type, &payload, &len);
+
+		if (n == 0)
+			break;
+		if (n < 0 || !guest_frame(r, type, payload, len)) {
+			run_end(r, RUN_END_FAILED,
+			    "the sandbox broke the protocol");
+			r->guest_eof = true;
+			break;
+		}
+		taken += (size_t)n;
+	}
+	buf_consume(&r->from_guest, taken);
+}
+
+/* The sandbox has closed its end: it is dead, whatever killed it. */
+static void guest_end(struct run *r)
+{
+	r->guest_eof = true;
+	if (r->end != RUN_END_NONE)
+		return;
+	if (run_oom_killed(r))
+		run_end(r, RUN_END_OOM, "");
+	else
+		run_end(r, RUN_END_FAILED,
+		    r->phase == PHASE_BOOT
+			? "the sandbox did not start"
+			: "the sandbox ended without a result");
+}
+
+void guest_read(struct run *r)
+{
+	const size_t chunk = 64u * 1024;
+	uint8_t *room = buf_reserve(&r->from_guest, chunk);
+	ssize_t n;
+
+	if (room == NULL) {
+		run_end(r, RUN_END_FAILED, "out of memory");
+		return;
+	}
+	n = read(r->box.out_fd, room, chunk);
+	if (n > 0) {
+		r->from_guest.len += (size_t)n;
+		guest_frames(r);
+	} else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
+		guest_end(r);
+	}
+}
+
+void guest_write(struct run *r)
+{
+	ssize_t n = write(r->box.in_fd, r->to_guest.data, r->to_guest.len);
+
+	if (n > 0)
+		buf_consume(&r->to_guest, (size_t)n);
+	else if (n < 0 && errno != EAGAIN && errno != EINTR)
+		buf_clear(&r->to_guest); /* dead: out_fd tells how */
+}
