@@ -69,15 +69,24 @@ static int setup_session(struct err *e)
 }
 
 /* O_CREAT would be refused here: nobody may create files in /proc. */
-static int write_map(const char *path, struct err *e)
+static int write_proc(const char *path, const char *text, struct err *e)
 {
-	const size_t len = strlen(ID_MAP);
+	const size_t len = strlen(text);
 	cleanup_fd
 	int fd = open(path, O_WRONLY | O_CLOEXEC);
 
-	if (fd < 0 || write(fd, ID_MAP, len) != (ssize_t)len)
+	if (fd < 0 || write(fd, text, len) != (ssize_t)len)
 		return err_sys(e, errno, "%s", path);
 	return 0;
+}
+
+/* To map a group, one must be unable to leave others. gVisor 2024 lets nobody
+ * call setgroups(2) here, and has no such file. */
+static int deny_setgroups(struct err *e)
+{
+	int rc = write_proc("/proc/self/setgroups", "deny", e);
+
+	return rc == -ENOENT ? 0 : rc;
 }
 
 /*
@@ -99,8 +108,9 @@ static int setup_user(struct err *e)
 		return err_sys(e, errno, "cannot change the user");
 	if (unshare(CLONE_NEWUSER) != 0)
 		return err_sys(e, errno, "cannot make a user namespace");
-	if ((rc = write_map("/proc/self/gid_map", e)) < 0 ||
-	    (rc = write_map("/proc/self/uid_map", e)) < 0)
+	if ((rc = deny_setgroups(e)) < 0 ||
+	    (rc = write_proc("/proc/self/gid_map", ID_MAP, e)) < 0 ||
+	    (rc = write_proc("/proc/self/uid_map", ID_MAP, e)) < 0)
 		return rc;
 	if (getuid() != PROGRAM_ID || getgid() != PROGRAM_ID)
 		return err_set(e, ERR_INTERNAL, EPERM,

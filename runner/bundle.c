@@ -3,9 +3,9 @@
 
 /* What isobox-init needs to prepare the sandbox, see guest/boot.h; it drops most
  * of them before the job arrives, and the program gets none. */
-#define INIT_CAPS                                                    \
-	"[\"CAP_CHOWN\",\"CAP_KILL\",\"CAP_SETGID\",\"CAP_SETUID\"," \
-	"\"CAP_SYS_ADMIN\"]"
+#define INIT_CAPS                                                     \
+	"[\"CAP_CHOWN\",\"CAP_KILL\",\"CAP_SETFCAP\",\"CAP_SETGID\"," \
+	"\"CAP_SETUID\",\"CAP_SYS_ADMIN\"]"
 
 static void put_process(struct buf *out)
 {
