@@ -78,6 +78,14 @@ void app_done(struct app *app)
 	config_free(app->config);
 }
 
+void app_log_missing(struct app *app)
+{
+	struct shared *s = shared_slot_get(&app->catalog);
+
+	catalog_log_missing((const struct catalog *)s);
+	shared_put(s);
+}
+
 void app_reload(struct app *app)
 {
 	struct err e;
@@ -85,6 +93,8 @@ void app_reload(struct app *app)
 	log_info("reading languages and keys again");
 	if (load_catalog(app, &e) < 0)
 		log_error("the languages stay as they were: %s", e.msg);
+	else
+		app_log_missing(app);
 	if (config_reload_keys(app->config_path, app->config, &e) < 0 ||
 	    load_keys(app, &e) < 0)
 		log_error("the keys stay as they were: %s", e.msg);

@@ -26,6 +26,9 @@ struct app {
 int app_init(struct app *app, const char *config_path, struct err *e);
 void app_done(struct app *app);
 
+/* Logs what the operator should know of a service that starts. */
+void app_log_missing(struct app *app);
+
 /* SIGHUP: languages, texts and keys are read again and the access log is opened
  * again. What is bad stays as it was, and the log says why. */
 void app_reload(struct app *app);

@@ -150,11 +150,14 @@ static int flush_out(struct out *o)
 	return FCGX_GetError(io->request.out) == 0 ? 0 : -1;
 }
 
-/* err first, and never written: then it adds no record. */
+/* err first, and never written: then it adds no record. Closing a stream writes
+ * once more; to a client that takes nothing that must not wait again. */
 static int finish_out(struct out *o)
 {
 	struct conn_io *io = (struct conn_io *)o;
 
+	if (o->gone)
+		(void)shutdown(io->conn->fd, SHUT_RDWR);
 	(void)FCGX_FClose(io->request.err);
 	return FCGX_FClose(io->request.out) == 0 ? 0 : -1;
 }

@@ -240,6 +240,7 @@ static int run_server(struct app *app, const struct options *o)
 		listen_close(&listener);
 		die("%s", e.msg);
 	}
+	app_log_missing(app);
 	log_info("version " ISOBOX_VERSION ", listening at %s",
 	    o->listen_path != NULL ? o->listen_path : "descriptor 0");
 	r = server_run(app, &listener, &signals, &e);
@@ -292,6 +293,7 @@ static int check_config(const struct options *o)
 		die("%s", e.msg);
 	}
 	config_print(config);
+	catalog_log_missing(catalog);
 	shared_put(&catalog->shared);
 	config_free(config);
 	return EXIT_SUCCESS;

@@ -114,10 +114,9 @@ static int receive(struct rclient *c, struct err *e)
 	n = recv(c->fd, room, READ_SIZE, MSG_DONTWAIT);
 	if (n > 0)
 		c->in.len += (size_t)n;
-	else if (n == 0)
-		return failed(e, EPIPE, "left");
-	else if (errno != EAGAIN && errno != EINTR)
-		return failed(e, errno, "left");
+	else if (n == 0 || (errno != EAGAIN && errno != EINTR))
+		return err_set(e, ERR_SANDBOX_FAILED, EPIPE,
+		    "isobox-runner closed the connection before the end");
 	return 0;
 }
 

@@ -110,8 +110,12 @@ class Connection:
     def __init__(self, path, timeout=20.0):
         self.sock = socket.socket(socket.AF_UNIX)
         self.sock.settimeout(timeout)
-        self.sock.connect(path)
         self.buffer = b""
+        try:
+            self.sock.connect(path)
+        except OSError:
+            self.sock.close()
+            raise
 
     def __enter__(self):
         return self

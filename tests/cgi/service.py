@@ -131,7 +131,7 @@ class Service:
     def execute(self, request=None, headers=(), uri="/execute", **members):
         """POST /execute; request: raw body, else members make a JSON one."""
         if request is None:
-            request = json.dumps(members)
+            request = json.dumps(members, ensure_ascii=False)
         return self.request("POST", uri, request, headers)
 
     def fds(self):
