@@ -6,19 +6,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "lib/cleanup.h"
 #include "lib/config_keys.h"
 #include "lib/config_table.h"
 #include "lib/config_value.h"
 #include "lib/ydoc.h"
 
 #define DEFAULT_PATH ISOBOX_SYSCONFDIR "/isobox/isobox.yaml"
-
-static void config_freep(struct config **c)
-{
-	config_free(*c);
-}
-#define cleanup_config __attribute__((cleanup(config_freep)))
 
 void config_free(struct config *c)
 {
@@ -105,7 +98,7 @@ static int set_from_environment(struct config *c, struct err *e)
 }
 
 /* Upstream's installer puts runsc in the first place, Debian in the second. */
-static int fill_in(struct config *c, struct err *e)
+static int set_rest(struct config *c, struct err *e)
 {
 	const char *runsc = "/usr/local/bin/runsc";
 
@@ -120,64 +113,87 @@ static int fill_in(struct config *c, struct err *e)
 	return config_set_text(c, config_key_by_name("runsc"), runsc, e);
 }
 
-static int load(const char *path, struct config **ret, struct err *e)
+static int fill(struct config *c, const char *path, struct err *e)
 {
-	cleanup_config struct config *c = calloc(1, sizeof(*c));
-	int r;
+	int r = set_defaults(c, e);
 
-	if (c == NULL)
-		return err_sys(e, ENOMEM, "cannot read the configuration");
-	r = set_defaults(c, e);
 	if (r == 0)
 		r = set_from_file(c, path, e);
 	if (r == 0)
 		r = set_from_environment(c, e);
 	if (r == 0)
-		r = fill_in(c, e);
-	if (r == 0)
-		*ret = take_ptr(&c);
+		r = set_rest(c, e);
 	return r;
+}
+
+/* NULL on failure. */
+static struct config *load(const char *path, struct err *e)
+{
+	struct config *c = calloc(1, sizeof(*c));
+
+	if (c == NULL) {
+		(void)err_sys(e, ENOMEM, "cannot read the configuration");
+		return NULL;
+	}
+	if (fill(c, path, e) < 0) {
+		config_free(c);
+		return NULL;
+	}
+	return c;
+}
+
+/* The same with the keys. */
+static struct config *load_all(const char *path, struct err *e)
+{
+	struct config *c = load(path, e);
+
+	if (c != NULL && config_take_keys(c, e) < 0) {
+		config_free(c);
+		return NULL;
+	}
+	return c;
 }
 
 int config_load(const char *path, struct config **ret, struct err *e)
 {
-	cleanup_config struct config *c = NULL;
-	int r;
+	struct config *c = load_all(path, e);
 
-	r = load(path, &c, e);
-	if (r == 0)
-		r = config_take_keys(c, e);
-	if (r == 0)
-		*ret = take_ptr(&c);
-	return r;
+	if (c == NULL)
+		return -e->code;
+	*ret = c;
+	return 0;
 }
 
 int config_load_without_keys(
     const char *path, struct config **ret, struct err *e)
 {
-	int r = load(path, ret, e);
+	struct config *c = load(path, e);
 
-	if (r == 0)
-		config_wipe_keys(*ret);
-	return r;
+	if (c == NULL)
+		return -e->code;
+	config_wipe_keys(c);
+	*ret = c;
+	return 0;
 }
 
 int config_reload_keys(const char *path, struct config *c, struct err *e)
 {
-	cleanup_config struct config *fresh = NULL;
+	struct config *fresh = load_all(path, e);
 	uint8_t(*hashes)[TOKEN_HASH_LEN];
-	int r;
+	int r = 0;
 
-	r = config_load(path, &fresh, e);
-	if (r < 0)
-		return r;
-	if (fresh->key_count == 0 && c->key_count > 0)
-		return err_set(e, ERR_INTERNAL, EINVAL,
+	if (fresh == NULL)
+		return -e->code;
+	if (fresh->key_count == 0 && c->key_count > 0) {
+		r = err_set(e, ERR_INTERNAL, EINVAL,
 		    "no key is left; restart the service to open it to "
 		    "everybody");
-	hashes = c->key_hashes;
-	c->key_hashes = fresh->key_hashes;
-	c->key_count = fresh->key_count;
-	fresh->key_hashes = hashes;
-	return 0;
+	} else {
+		hashes = c->key_hashes;
+		c->key_hashes = fresh->key_hashes;
+		c->key_count = fresh->key_count;
+		fresh->key_hashes = hashes;
+	}
+	config_free(fresh);
+	return r;
 }

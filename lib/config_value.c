@@ -186,38 +186,51 @@ static int finish_list(
 	return 0;
 }
 
-static int new_list(
-    const struct config_key *k, size_t n, char ***ret, struct err *e)
+/* An empty list with room for n entries; NULL on failure. */
+static char **new_list(const struct config_key *k, size_t n, struct err *e)
 {
-	if (n < k->min || n > k->max)
-		return err_set(e, ERR_INTERNAL, EINVAL,
+	char **list;
+
+	if (n < k->min || n > k->max) {
+		(void)err_set(e, ERR_INTERNAL, EINVAL,
 		    "must be a list of %u to %u entries", (unsigned)k->min,
 		    (unsigned)k->max);
-	*ret = calloc(n + 1, sizeof(**ret));
-	return *ret != NULL ? 0 : err_sys(e, ENOMEM, "cannot keep it");
+		return NULL;
+	}
+	list = calloc(n + 1, sizeof(*list));
+	if (list == NULL)
+		(void)err_sys(e, ENOMEM, "cannot keep it");
+	return list;
+}
+
+static bool is_blank(char c)
+{
+	return c == ' ' || c == '\t';
 }
 
 /* "a, b": spaces around the entries are left out. */
 static int set_list(
     struct config *c, const struct config_key *k, const char *s, struct err *e)
 {
-	char **list = NULL;
+	char **list;
 	size_t n = 1;
-	int r;
+	int r = 0;
 
 	for (const char *p = s; *p != '\0'; p++)
 		n += *p == ',';
-	r = new_list(k, n, &list, e);
+	list = new_list(k, n, e);
+	if (list == NULL)
+		return -e->code;
 	for (size_t i = 0; r == 0 && i < n; i++) {
-		size_t len = strcspn(s, ",");
-		size_t skip = strspn(s, " \t");
-		size_t end = len;
+		const char *end = s + strcspn(s, ",");
+		const char *next = end + 1;
 
-		while (end > skip && strchr(" \t", s[end - 1]) != NULL)
+		while (s < end && is_blank(*s))
+			s++;
+		while (s < end && is_blank(end[-1]))
 			end--;
-		skip = skip < end ? skip : end;
-		r = add_entry(list, i, s + skip, end - skip, e);
-		s += len + 1;
+		r = add_entry(list, i, s, (size_t)(end - s), e);
+		s = next;
 	}
 	return finish_list(c, k, list, r);
 }
@@ -241,26 +254,31 @@ int config_set_text(struct config *c, const struct config_key *k,
 	return err_set(e, ERR_INTERNAL, EINVAL, "has no type");
 }
 
+static int add_node(char **list, size_t i, const struct ydoc *d,
+    const struct ydoc_node *n, struct err *e)
+{
+	const char *text = ydoc_get_text(d, n, e);
+	int r;
+
+	if (text == NULL)
+		return -e->code;
+	r = add_entry(list, i, text, strlen(text), e);
+	return r < 0 ? ydoc_wrap(d, n, e) : 0;
+}
+
 static int set_node_list(struct config *c, const struct config_key *k,
     const struct ydoc *d, const struct ydoc_node *n, struct err *e)
 {
-	char **list = NULL;
-	int r;
+	char **list;
+	int r = 0;
 
-	r = new_list(k, n->count, &list, e);
-	if (r < 0)
+	if (ydoc_check_kind(d, n, YDOC_LIST, e) < 0)
+		return -e->code;
+	list = new_list(k, n->count, e);
+	if (list == NULL)
 		return ydoc_wrap(d, n, e);
-	for (size_t i = 0; r == 0 && i < n->count; i++) {
-		const struct ydoc_node *item = &n->items[i];
-		const char *text;
-
-		r = ydoc_get_text(d, item, &text, e);
-		if (r < 0)
-			break;
-		r = add_entry(list, i, text, strlen(text), e);
-		if (r < 0)
-			(void)ydoc_wrap(d, item, e);
-	}
+	for (size_t i = 0; r == 0 && i < n->count; i++)
+		r = add_node(list, i, d, &n->items[i], e);
 	return finish_list(c, k, list, r);
 }
 
@@ -271,15 +289,11 @@ int config_set_node(struct config *c, const struct config_key *k,
 	const char *text;
 	int r;
 
-	r = ydoc_check_kind(
-	    d, n, k->type == CONFIG_LIST ? YDOC_LIST : YDOC_SCALAR, e);
-	if (r < 0)
-		return r;
 	if (k->type == CONFIG_LIST)
 		return set_node_list(c, k, d, n, e);
-	r = ydoc_get_text(d, n, &text, e);
-	if (r < 0)
-		return r;
+	text = ydoc_get_text(d, n, e);
+	if (text == NULL)
+		return -e->code;
 	r = config_set_text(c, k, unquoted && !n->plain ? "" : text, e);
 	return r < 0 ? ydoc_wrap(d, n, e) : 0;
 }

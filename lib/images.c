@@ -38,9 +38,13 @@ static const struct lock_line *find_line(
 	return NULL;
 }
 
-static bool is_hex(const char *s, size_t len)
+static bool is_hex(const char *s)
 {
-	return len >= HEX_LEN && strspn(s, "0123456789abcdef") == HEX_LEN;
+	for (size_t i = 0; i < HEX_LEN; i++)
+		if (!(s[i] >= '0' && s[i] <= '9') &&
+		    !(s[i] >= 'a' && s[i] <= 'f'))
+			return false;
+	return true;
 }
 
 static int add_line(struct images *im, char *line, struct err *e)
@@ -50,9 +54,8 @@ static int add_line(struct images *im, char *line, struct err *e)
 
 	if (line[0] == '\0' || line[0] == '#')
 		return 0;
-	if (!is_hex(line, strlen(line)) ||
-	    strncmp(line + HEX_LEN, "  ", 2) != 0 || *name == '\0' ||
-	    strpbrk(name, " \t\r/") != NULL)
+	if (!is_hex(line) || strncmp(line + HEX_LEN, "  ", 2) != 0 ||
+	    *name == '\0' || strpbrk(name, " \t\r/") != NULL)
 		return err_set(e, ERR_INTERNAL, EINVAL,
 		    "must be 64 hexadecimal digits, two spaces and a name");
 	if (find_line(im, name) != NULL)
@@ -178,7 +181,7 @@ static int check_digest(const struct images *im, const char *name,
 	len = text.len;
 	if (len == HEX_LEN + 1 && text.data[HEX_LEN] == '\n')
 		len--;
-	if (len != HEX_LEN || !is_hex((const char *)text.data, len))
+	if (len != HEX_LEN || !is_hex((const char *)text.data))
 		return err_set(e, ERR_INTERNAL, EINVAL,
 		    "%s must be 64 hexadecimal digits", file);
 	if (memcmp(text.data, line->hex, HEX_LEN) != 0)

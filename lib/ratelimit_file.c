@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,15 +41,16 @@ static int read_boot_id(char ret[RATE_BOOT_LEN], struct err *e)
 	return 0;
 }
 
-static int map(int fd, struct rate_file **ret, struct err *e)
+/* NULL on failure. */
+static struct rate_file *map(int fd, struct err *e)
 {
-	void *p = mmap(
-	    NULL, sizeof(**ret), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	void *p = mmap(NULL, sizeof(struct rate_file), PROT_READ | PROT_WRITE,
+	    MAP_SHARED, fd, 0);
 
-	if (p == MAP_FAILED)
-		return err_sys(e, errno, "cannot map it");
-	*ret = p;
-	return 0;
+	if (p != MAP_FAILED)
+		return p;
+	(void)err_sys(e, errno, "cannot map it");
+	return NULL;
 }
 
 static bool is_ours(int fd)
@@ -67,7 +69,6 @@ static int try_open(const char *path, const char *boot_id,
 	cleanup_fd
 	int fd = -1;
 	struct rate_file *f;
-	int r;
 
 	fd =
 	    open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
@@ -75,9 +76,9 @@ static int try_open(const char *path, const char *boot_id,
 		return err_sys(e, errno, "cannot open it");
 	if (fd < 0 || !is_ours(fd))
 		return 0;
-	r = map(fd, &f, e);
-	if (r < 0)
-		return r;
+	f = map(fd, e);
+	if (f == NULL)
+		return -e->code;
 	if (f->magic != RATE_MAGIC || f->size != sizeof(*f) ||
 	    memcmp(f->boot_id, boot_id, RATE_BOOT_LEN) != 0) {
 		(void)munmap(f, sizeof(*f));
@@ -113,9 +114,9 @@ static int init_file(int fd, const char *boot_id, struct err *e)
 	r = posix_fallocate(fd, 0, (off_t)sizeof(*f));
 	if (r != 0)
 		return err_sys(e, r, "cannot take %zu bytes", sizeof(*f));
-	r = map(fd, &f, e);
-	if (r < 0)
-		return r;
+	f = map(fd, e);
+	if (f == NULL)
+		return -e->code;
 	r = init_locks(f, e);
 	f->size = sizeof(*f);
 	memcpy(f->boot_id, boot_id, RATE_BOOT_LEN);
@@ -153,19 +154,21 @@ static int replace(const char *path, const char *boot_id, struct err *e)
 	return r;
 }
 
-static int lock_directory(const char *path, int *ret_fd, struct err *e)
+static int open_directory(const char *path, struct err *e)
+{
+	char copy[PATH_MAX];
+	int fd;
+
+	if (snprintf(copy, sizeof(copy), "%s", path) >= (int)sizeof(copy))
+		return err_sys(e, ENAMETOOLONG, "cannot open its directory");
+	fd = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	return fd >= 0 ? fd : err_sys(e, errno, "cannot open its directory");
+}
+
+static int lock_directory(int fd, struct err *e)
 {
 	static const struct timespec step = {.tv_nsec = LOCK_STEP_MS * 1000000};
-	cleanup_free
-	char *copy = strdup(path);
-	cleanup_fd
-	int fd = -1;
 
-	if (copy == NULL)
-		return err_sys(e, ENOMEM, "cannot lock its directory");
-	fd = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (fd < 0)
-		return err_sys(e, errno, "cannot open its directory");
 	for (unsigned ms = 0; flock(fd, LOCK_EX | LOCK_NB) < 0;) {
 		if (errno == EINTR)
 			continue;
@@ -174,7 +177,6 @@ static int lock_directory(const char *path, int *ret_fd, struct err *e)
 		(void)nanosleep(&step, NULL);
 		ms += LOCK_STEP_MS;
 	}
-	*ret_fd = take_fd(&fd);
 	return 0;
 }
 
@@ -191,7 +193,10 @@ static int map_or_make(const char *path, struct rate_file **ret, struct err *e)
 	r = try_open(path, boot_id, ret, e);
 	if (r != 0)
 		return r;
-	r = lock_directory(path, &lock, e);
+	lock = open_directory(path, e);
+	if (lock < 0)
+		return lock;
+	r = lock_directory(lock, e);
 	if (r < 0)
 		return r;
 	r = try_open(path, boot_id, ret, e);

@@ -19,12 +19,6 @@
 /* Bytes of a name that a client sent, in a message for it. */
 #define NAME_SHOWN 40u
 
-static void registry_freep(struct registry **r)
-{
-	registry_free(*r);
-}
-#define cleanup_registry __attribute__((cleanup(registry_freep)))
-
 static void images_closep(struct images **im)
 {
 	images_close(*im);
@@ -54,16 +48,21 @@ static int add_file(
 {
 	cleanup_free
 	char *path = NULL;
+	struct runtime *runtimes;
 
 	if (r->count >= FILES_MAX)
 		return err_set(e, ERR_INTERNAL, E2BIG,
 		    "%.100s: at most %u runtimes are allowed", dir, FILES_MAX);
-	if (asprintf(&path, "%s/%s", dir, name) < 0) {
+	runtimes = reallocarray(r->runtimes, r->count + 1, sizeof(*runtimes));
+	if (runtimes == NULL || asprintf(&path, "%s/%s", dir, name) < 0) {
 		path = NULL;
+		r->runtimes = runtimes != NULL ? runtimes : r->runtimes;
 		return err_sys(e, ENOMEM, "%.100s", dir);
 	}
-	r->runtimes[r->count] = (struct runtime){0};
-	return runtime_read(path, &r->runtimes[r->count++], e);
+	r->runtimes = runtimes;
+	runtimes += r->count++;
+	*runtimes = (struct runtime){0};
+	return runtime_read(path, runtimes, e);
 }
 
 /* Files are read in the order of their names: the first bad one is reported. */
@@ -75,10 +74,7 @@ static int read_dir(struct registry *r, const char *dir, struct err *e)
 
 	if (n < 0)
 		return err_sys(e, errno, "%.100s", dir);
-	r->runtimes = calloc((size_t)n + 1, sizeof(*r->runtimes));
-	if (r->runtimes == NULL)
-		err = err_sys(e, ENOMEM, "%.100s", dir);
-	else if (n == 0)
+	if (n == 0)
 		err = err_set(e, ERR_INTERNAL, ENOENT,
 		    "%.100s: holds no *.yaml file", dir);
 	for (int i = 0; i < n; i++) {
@@ -213,25 +209,37 @@ static int look_at_images(
 	return err;
 }
 
+static int fill(
+    struct registry *r, const char *dir, const char *images_dir, struct err *e)
+{
+	int err = read_dir(r, dir, e);
+
+	if (err < 0)
+		return err;
+	if (r->count > 1)
+		qsort(r->runtimes, r->count, sizeof(*r->runtimes),
+		    by_name_and_version);
+	err = check_all(r, e);
+	if (err == 0)
+		err = look_at_images(r, images_dir, e);
+	return err;
+}
+
 int registry_load(const char *dir, const char *images_dir,
     struct registry **ret, struct err *e)
 {
-	cleanup_registry struct registry *r = calloc(1, sizeof(*r));
+	struct registry *r = calloc(1, sizeof(*r));
 	int err;
 
 	if (r == NULL)
 		return err_sys(e, ENOMEM, "cannot read the registry");
-	err = read_dir(r, dir, e);
-	if (err == 0) {
-		qsort(r->runtimes, r->count, sizeof(*r->runtimes),
-		    by_name_and_version);
-		err = check_all(r, e);
+	err = fill(r, dir, images_dir, e);
+	if (err < 0) {
+		registry_free(r);
+		return err;
 	}
-	if (err == 0)
-		err = look_at_images(r, images_dir, e);
-	if (err == 0)
-		*ret = take_ptr(&r);
-	return err;
+	*ret = r;
+	return 0;
 }
 
 static bool is_text(const char *s, const char *text, size_t len)

@@ -62,11 +62,10 @@ static int set_image(struct runtime *rt, const struct ydoc *d,
 static int set_source_file(struct runtime *rt, const struct ydoc *d,
     const struct ydoc_node *n, struct err *e)
 {
-	const char *text;
-	int r = rtext_get(d, n, &text, e);
+	const char *text = rtext_get(d, n, e);
 
-	if (r < 0)
-		return r;
+	if (text == NULL)
+		return -e->code;
 	if (path_check_name(text, strlen(text), e) < 0) {
 		e->kind = ERR_INTERNAL;
 		return ydoc_wrap(d, n, e);
@@ -93,29 +92,35 @@ static bool is_env_name(const char *s)
 	       strspn(s, UPPER DIGIT "_") == strlen(s);
 }
 
+static int set_variable(
+    const struct ydoc *d, const struct ydoc_node *n, char **ret, struct err *e)
+{
+	const char *text;
+
+	if (!is_env_name(n->key))
+		return rtext_refuse(d, n, e,
+		    "a variable's name must be of A-Z 0-9 _ and not begin with "
+		    "a digit");
+	text = rtext_get(d, n, e);
+	if (text == NULL)
+		return -e->code;
+	if (asprintf(ret, "%s=%s", n->key, text) < 0) {
+		*ret = NULL;
+		return rtext_no_memory(d, n, e);
+	}
+	return 0;
+}
+
 static int set_env(struct runtime *rt, const struct ydoc *d,
     const struct ydoc_node *n, struct err *e)
 {
-	int r = ydoc_check_kind(d, n, YDOC_MAP, e);
+	int r = 0;
 
-	if (r == 0)
-		r = rtext_new_list(d, n, ENV_MAX, &rt->env, e);
-	for (size_t i = 0; r == 0 && i < n->count; i++) {
-		const struct ydoc_node *item = &n->items[i];
-		const char *text;
-
-		if (!is_env_name(item->key))
-			return rtext_refuse(d, item, e,
-			    "a variable's name must be of A-Z 0-9 _ and not "
-			    "begin with a digit");
-		r = rtext_get(d, item, &text, e);
-		if (r < 0)
-			return r;
-		if (asprintf(&rt->env[i], "%s=%s", item->key, text) < 0) {
-			rt->env[i] = NULL;
-			return rtext_no_memory(d, item, e);
-		}
-	}
+	rt->env = rtext_new_list(d, n, YDOC_MAP, ENV_MAX, e);
+	if (rt->env == NULL)
+		return -e->code;
+	for (size_t i = 0; r == 0 && i < n->count; i++)
+		r = set_variable(d, &n->items[i], &rt->env[i], e);
 	return r;
 }
 

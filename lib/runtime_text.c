@@ -31,101 +31,104 @@ static bool has_shape(const struct rtext_shape *s, const char *text)
 	       strspn(text, s->rest) == len;
 }
 
-/* A text of that shape, copied to *ret. */
 int rtext_copy(const struct ydoc *d, const struct ydoc_node *n,
     const struct rtext_shape *s, char **ret, struct err *e)
 {
-	const char *text;
-	int r = ydoc_get_text(d, n, &text, e);
+	const char *text = ydoc_get_text(d, n, e);
 
-	if (r < 0)
-		return r;
+	if (text == NULL)
+		return -e->code;
 	if (!has_shape(s, text))
 		return rtext_refuse(d, n, e, s->allowed);
 	*ret = strdup(text);
 	return *ret != NULL ? 0 : rtext_no_memory(d, n, e);
 }
 
-/* Text for argv and the environment: no control bytes but tab and newline. */
-int rtext_get(const struct ydoc *d, const struct ydoc_node *n, const char **ret,
-    struct err *e)
+const char *rtext_get(
+    const struct ydoc *d, const struct ydoc_node *n, struct err *e)
 {
-	const char *text;
-	int r = ydoc_get_text(d, n, &text, e);
+	const char *text = ydoc_get_text(d, n, e);
 
-	if (r < 0)
-		return r;
-	for (const char *p = text; *p != '\0'; p++)
-		if (((unsigned char)*p < ' ' && *p != '\t' && *p != '\n') ||
-		    *p == 0x7f || p - text >= (ptrdiff_t)TEXT_MAX)
-			return rtext_refuse(d, n, e,
-			    "must be a text of at most 4096 bytes without "
-			    "control characters");
-	*ret = text;
-	return 0;
+	for (const char *p = text; p != NULL && *p != '\0'; p++) {
+		if (((unsigned char)*p >= ' ' || *p == '\t' || *p == '\n') &&
+		    *p != 0x7f && p - text < (ptrdiff_t)TEXT_MAX)
+			continue;
+		(void)rtext_refuse(d, n, e,
+		    "must be a text of at most 4096 bytes without control "
+		    "characters");
+		return NULL;
+	}
+	return text;
 }
 
-/* Makes room for a NULL-terminated list of n's entries. */
-int rtext_new_list(const struct ydoc *d, const struct ydoc_node *n, size_t max,
-    char ***ret, struct err *e)
+char **rtext_new_list(const struct ydoc *d, const struct ydoc_node *n,
+    enum ydoc_kind kind, size_t max, struct err *e)
 {
+	char **list;
+
+	if (ydoc_check_kind(d, n, kind, e) < 0)
+		return NULL;
 	if (n->count > max) {
 		(void)err_set(e, ERR_INTERNAL, EINVAL,
 		    "must have at most %zu entries", max);
-		return ydoc_wrap(d, n, e);
+		(void)ydoc_wrap(d, n, e);
+		return NULL;
 	}
-	*ret = calloc(n->count + 1, sizeof(**ret));
-	return *ret != NULL ? 0 : rtext_no_memory(d, n, e);
+	list = calloc(n->count + 1, sizeof(*list));
+	if (list == NULL)
+		(void)rtext_no_memory(d, n, e);
+	return list;
 }
 
 int rtext_copy_list(const struct ydoc *d, const struct ydoc_node *n,
     const struct rtext_shape *s, size_t max, char ***ret, struct err *e)
 {
-	int r = ydoc_check_kind(d, n, YDOC_LIST, e);
+	char **list = rtext_new_list(d, n, YDOC_LIST, max, e);
+	int r = 0;
 
-	if (r == 0)
-		r = rtext_new_list(d, n, max, ret, e);
+	if (list == NULL)
+		return -e->code;
+	*ret = list;
 	for (size_t i = 0; r == 0 && i < n->count; i++)
-		r = rtext_copy(d, &n->items[i], s, &(*ret)[i], e);
+		r = rtext_copy(d, &n->items[i], s, &list[i], e);
 	return r;
+}
+
+static int copy_arg(
+    const struct ydoc *d, const struct ydoc_node *n, char **ret, struct err *e)
+{
+	const char *text = rtext_get(d, n, e);
+
+	if (text == NULL)
+		return -e->code;
+	*ret = strdup(text);
+	return *ret != NULL ? 0 : rtext_no_memory(d, n, e);
 }
 
 int rtext_copy_argv(
     const struct ydoc *d, const struct ydoc_node *n, char ***ret, struct err *e)
 {
-	int r = ydoc_check_kind(d, n, YDOC_LIST, e);
+	char **list = rtext_new_list(d, n, YDOC_LIST, ARGV_MAX, e);
+	int r = 0;
 
-	if (r < 0)
-		return r;
-	if (n->count == 0)
-		return rtext_refuse(d, n, e,
+	if (list == NULL)
+		return -e->code;
+	*ret = list;
+	for (size_t i = 0; r == 0 && i < n->count; i++)
+		r = copy_arg(d, &n->items[i], &list[i], e);
+	if (r == 0 && (list[0] == NULL || list[0][0] == '\0'))
+		r = rtext_refuse(d, n, e,
 		    "must be a list of at least one text, the program first");
-	r = rtext_new_list(d, n, ARGV_MAX, ret, e);
-	for (size_t i = 0; r == 0 && i < n->count; i++) {
-		const struct ydoc_node *item = &n->items[i];
-		const char *text;
-
-		r = rtext_get(d, item, &text, e);
-		if (r < 0)
-			return r;
-		if (i == 0 && text[0] == '\0')
-			return rtext_refuse(d, item, e, "must name a program");
-		(*ret)[i] = strdup(text);
-		if ((*ret)[i] == NULL)
-			return rtext_no_memory(d, item, e);
-	}
 	return r;
 }
 
-/* The place of n's text in words; -EINVAL when it is none of them. */
 int rtext_get_word(const struct ydoc *d, const struct ydoc_node *n,
     const char *const *words, size_t count, const char *allowed, struct err *e)
 {
-	const char *text;
-	int r = ydoc_get_text(d, n, &text, e);
+	const char *text = ydoc_get_text(d, n, e);
 
-	if (r < 0)
-		return r;
+	if (text == NULL)
+		return -e->code;
 	for (size_t i = 0; i < count; i++)
 		if (strcmp(words[i], text) == 0)
 			return (int)i;

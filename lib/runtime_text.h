@@ -31,19 +31,21 @@ int rtext_copy(const struct ydoc *d, const struct ydoc_node *n,
 int rtext_copy_list(const struct ydoc *d, const struct ydoc_node *n,
     const struct rtext_shape *s, size_t max, char ***ret, struct err *e);
 
-/* A text of at most 4096 bytes without control bytes but tab and newline. */
-int rtext_get(const struct ydoc *d, const struct ydoc_node *n, const char **ret,
-    struct err *e);
+/* A text of at most 4096 bytes without control bytes but tab and newline,
+ * borrowed; NULL on failure. */
+const char *rtext_get(
+    const struct ydoc *d, const struct ydoc_node *n, struct err *e);
 
 /* A list of 1 to 64 such texts, the first not empty. */
 int rtext_copy_argv(const struct ydoc *d, const struct ydoc_node *n,
     char ***ret, struct err *e);
 
-/* An empty list with room for n's entries, at most max. */
-int rtext_new_list(const struct ydoc *d, const struct ydoc_node *n, size_t max,
-    char ***ret, struct err *e);
+/* An empty list with room for the entries of n, which must be of that kind and
+ * have at most max; NULL on failure. */
+char **rtext_new_list(const struct ydoc *d, const struct ydoc_node *n,
+    enum ydoc_kind kind, size_t max, struct err *e);
 
-/* Which of words the text is. */
+/* Which of words the text is; negative when none. */
 int rtext_get_word(const struct ydoc *d, const struct ydoc_node *n,
     const char *const *words, size_t count, const char *allowed, struct err *e);
 

@@ -7,20 +7,32 @@
 
 #include "lib/num.h"
 
-static void free_node(struct ydoc_node *n)
+/* The deepest last node first, until nothing hangs on the root. */
+static void free_tree(struct ydoc_node *root)
 {
-	for (size_t i = 0; i < n->count; i++)
-		free_node(&n->items[i]);
-	free(n->items);
-	free(n->path);
-	free(n->text);
+	struct ydoc_node *parent;
+
+	do {
+		struct ydoc_node *n = root;
+
+		parent = NULL;
+		while (n->count > 0) {
+			parent = n;
+			n = &n->items[n->count - 1];
+		}
+		free(n->items);
+		free(n->path);
+		free(n->text);
+		if (parent != NULL)
+			parent->count--;
+	} while (parent != NULL);
 }
 
 void ydoc_free(struct ydoc *d)
 {
 	if (d == NULL)
 		return;
-	free_node(&d->root);
+	free_tree(&d->root);
 	free(d->file);
 	free(d);
 }
@@ -53,20 +65,17 @@ static bool is_null(const struct ydoc_node *n)
 			       strcasecmp(n->text, "null") == 0);
 }
 
-int ydoc_get_text(const struct ydoc *d, const struct ydoc_node *n,
-    const char **ret, struct err *e)
+const char *ydoc_get_text(
+    const struct ydoc *d, const struct ydoc_node *n, struct err *e)
 {
-	int err = ydoc_check_kind(d, n, YDOC_SCALAR, e);
-
-	if (err < 0)
-		return err;
-	if (is_null(n)) {
-		(void)err_set(e, ERR_INTERNAL, EINVAL,
-		    "has no value; leave the key out, or write \"\"");
-		return ydoc_wrap(d, n, e);
-	}
-	*ret = n->text;
-	return 0;
+	if (ydoc_check_kind(d, n, YDOC_SCALAR, e) < 0)
+		return NULL;
+	if (!is_null(n))
+		return n->text;
+	(void)err_set(e, ERR_INTERNAL, EINVAL,
+	    "has no value; leave the key out, or write \"\"");
+	(void)ydoc_wrap(d, n, e);
+	return NULL;
 }
 
 int ydoc_get_bool(

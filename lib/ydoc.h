@@ -63,9 +63,10 @@ int ydoc_check_kind(const struct ydoc *d, const struct ydoc_node *n,
 /*
  * The text of a scalar, borrowed: any scalar as it is written (3.14 stays
  * "3.14"), but an unquoted one must not be YAML's null (nothing, "~", "null").
+ * NULL on failure.
  */
-int ydoc_get_text(const struct ydoc *d, const struct ydoc_node *n,
-    const char **ret, struct err *e);
+const char *ydoc_get_text(
+    const struct ydoc *d, const struct ydoc_node *n, struct err *e);
 
 /* true or false, unquoted. */
 int ydoc_get_bool(

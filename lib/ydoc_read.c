@@ -14,8 +14,9 @@
 
 /*
  * The reading half of ydoc.h. libyaml hands over events, one after the other;
- * each function below takes the events of one thing and builds its nodes. The
- * tree hangs on the document from the start, so a failure frees it in one place.
+ * each is either a key of the innermost open map, a value of the innermost open
+ * map or list, or its end. The tree hangs on the document from the start, so a
+ * failure frees it in one place.
  */
 
 /* Bytes of a file's path in a message: room is left for what is wrong. */
@@ -26,6 +27,10 @@ struct reader {
 	const uint8_t *data;
 	struct ydoc *doc;
 	size_t nodes;
+	struct ydoc_node
+	    *open[YDOC_DEPTH_MAX]; /* maps and lists, outer first */
+	size_t depth;
+	struct ydoc_node *member; /* whose key was read, but not its value */
 	struct err *e;
 };
 
@@ -103,62 +108,40 @@ static int check_event(struct reader *r, const yaml_event_t *ev)
 	return 0;
 }
 
-/* Takes the text of a scalar event over. */
-static int take_text(struct reader *r, const yaml_event_t *ev, char **ret)
+/* The text of a scalar event, borrowed; NULL when it is not a text. */
+static const char *event_text(struct reader *r, const yaml_event_t *ev)
 {
 	const char *text = (const char *)ev->data.scalar.value;
 
-	if (strlen(text) != ev->data.scalar.length)
-		return fail_at(
-		    r, ev->start_mark.line, "a text must not contain NUL");
-	*ret = strdup(text);
-	return *ret != NULL ? 0 : fail_memory(r);
+	if (strlen(text) == ev->data.scalar.length)
+		return text;
+	(void)fail_at(r, ev->start_mark.line, "a text must not contain NUL");
+	return NULL;
 }
 
-/* One more, empty item of n. It stays where it is until the next call. */
-static int add_item(
-    struct reader *r, struct ydoc_node *n, size_t line, struct ydoc_node **ret)
+/* One more, empty item of n, which stays where it is until the next one comes.
+ * NULL: *r->e is set. */
+static struct ydoc_node *add_item(
+    struct reader *r, struct ydoc_node *n, size_t line)
 {
 	struct ydoc_node *items;
 
-	if (n->count >= YDOC_ITEMS_MAX || r->nodes >= YDOC_NODES_MAX)
-		return fail_at(r, line,
+	if (n->count >= YDOC_ITEMS_MAX || r->nodes >= YDOC_NODES_MAX) {
+		(void)fail_at(r, line,
 		    "too much: at most 256 entries in a map or list, 2048 in "
 		    "all");
-	items = reallocarray(n->items, n->count + 1, sizeof(*items));
-	if (items == NULL)
-		return fail_memory(r);
-	n->items = items;
-	*ret = &items[n->count++];
-	**ret = (struct ydoc_node){.line = (unsigned)line + 1};
-	r->nodes++;
-	return 0;
-}
-
-static int read_node(struct reader *r, const yaml_event_t *ev, unsigned depth,
-    struct ydoc_node *n);
-
-static int read_list(struct reader *r, unsigned depth, struct ydoc_node *n)
-{
-	for (;;) {
-		cleanup_event yaml_event_t ev = {0};
-		struct ydoc_node *item;
-		int err = next_event(r, &ev);
-
-		if (err < 0 || ev.type == YAML_SEQUENCE_END_EVENT)
-			return err;
-		err = add_item(r, n, ev.start_mark.line, &item);
-		if (err < 0)
-			return err;
-		if (asprintf(&item->path, "%s[%zu]", n->path, n->count - 1) <
-		    0) {
-			item->path = NULL;
-			return fail_memory(r);
-		}
-		err = read_node(r, &ev, depth, item);
-		if (err < 0)
-			return err;
+		return NULL;
 	}
+	items = reallocarray(n->items, n->count + 1, sizeof(*items));
+	if (items == NULL) {
+		(void)fail_memory(r);
+		return NULL;
+	}
+	r->nodes++;
+	n->items = items;
+	items += n->count++;
+	*items = (struct ydoc_node){.line = (unsigned)line + 1};
+	return items;
 }
 
 static bool is_key(const char *s)
@@ -171,84 +154,105 @@ static bool is_key(const char *s)
 	return len > 0 && len <= YDOC_KEY_MAX && strspn(s, allowed) == len;
 }
 
-static int read_key(struct reader *r, const yaml_event_t *ev,
-    const struct ydoc_node *map, struct ydoc_node *item)
+static int check_unique(
+    struct reader *r, const struct ydoc_node *map, const struct ydoc_node *n)
 {
-	cleanup_free
-	char *key = NULL;
-	int err;
-
-	if (ev->type != YAML_SCALAR_EVENT)
-		return fail_at(r, ev->start_mark.line,
-		    "a key must be a word, not a map or list");
-	err = take_text(r, ev, &key);
-	if (err < 0)
-		return err;
-	if (!is_key(key))
-		return fail_at(r, ev->start_mark.line,
-		    "a key must be 1 to 64 letters, digits, \"_\", \".\" or "
-		    "\"-\"");
-	if (asprintf(&item->path, "%s%s%s", map->path,
-		map->path[0] != '\0' ? "." : "", key) < 0) {
-		item->path = NULL;
-		return fail_memory(r);
-	}
-	item->key = item->path + strlen(item->path) - strlen(key);
-	for (size_t i = 0; i + 1 < map->count; i++)
-		if (strcmp(map->items[i].key, key) == 0)
-			return fail_node(r, item, "the same key twice");
+	for (const struct ydoc_node *m = map->items; m < n; m++)
+		if (strcmp(m->key, n->key) == 0)
+			return fail_node(r, n, "the same key twice");
 	return 0;
 }
 
-static int read_map(struct reader *r, unsigned depth, struct ydoc_node *n)
+/* A key of map: r->member waits for its value. */
+static int begin_member(
+    struct reader *r, const yaml_event_t *ev, struct ydoc_node *map)
 {
-	for (;;) {
-		cleanup_event yaml_event_t key = {0};
-		cleanup_event yaml_event_t value = {0};
-		struct ydoc_node *item;
-		int err = next_event(r, &key);
+	size_t line = ev->start_mark.line;
+	struct ydoc_node *n;
+	const char *key;
 
-		if (err < 0 || key.type == YAML_MAPPING_END_EVENT)
-			return err;
-		err = check_event(r, &key);
-		if (err < 0)
-			return err;
-		err = add_item(r, n, key.start_mark.line, &item);
-		if (err < 0)
-			return err;
-		err = read_key(r, &key, n, item);
-		if (err < 0)
-			return err;
-		err = next_event(r, &value);
-		if (err < 0)
-			return err;
-		err = read_node(r, &value, depth, item);
-		if (err < 0)
-			return err;
+	if (ev->type != YAML_SCALAR_EVENT)
+		return fail_at(
+		    r, line, "a key must be a word, not a map or list");
+	key = event_text(r, ev);
+	if (key == NULL)
+		return -EINVAL;
+	if (!is_key(key))
+		return fail_at(r, line,
+		    "a key must be 1 to 64 letters, digits, \"_\", \".\" or "
+		    "\"-\"");
+	n = add_item(r, map, line);
+	if (n == NULL)
+		return -r->e->code;
+	if (asprintf(&n->path, "%s%s%s", map->path,
+		map->path[0] != '\0' ? "." : "", key) < 0) {
+		n->path = NULL;
+		return fail_memory(r);
 	}
+	n->key = n->path + strlen(n->path) - strlen(key);
+	r->member = n;
+	return check_unique(r, map, n);
 }
 
-/* The node that ev begins. depth: how many maps and lists may yet open. */
-static int read_node(struct reader *r, const yaml_event_t *ev, unsigned depth,
-    struct ydoc_node *n)
+/* An entry of a list. NULL: *r->e is set. */
+static struct ydoc_node *begin_entry(
+    struct reader *r, const yaml_event_t *ev, struct ydoc_node *list)
 {
+	struct ydoc_node *n = add_item(r, list, ev->start_mark.line);
+
+	if (n == NULL)
+		return NULL;
+	if (asprintf(&n->path, "%s[%zu]", list->path, list->count - 1) < 0) {
+		n->path = NULL;
+		(void)fail_memory(r);
+		return NULL;
+	}
+	return n;
+}
+
+/* The value of n: a scalar is whole, a map or list is open from now on. */
+static int begin_value(
+    struct reader *r, const yaml_event_t *ev, struct ydoc_node *n)
+{
+	const char *text;
+
+	if (ev->type != YAML_SCALAR_EVENT) {
+		n->kind = ev->type == YAML_SEQUENCE_START_EVENT ? YDOC_LIST
+								: YDOC_MAP;
+		if (r->depth == YDOC_DEPTH_MAX)
+			return fail_node(
+			    r, n, "nested too deeply: at most 4 levels");
+		r->open[r->depth++] = n;
+		return 0;
+	}
+	n->kind = YDOC_SCALAR;
+	n->plain = ev->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
+	text = event_text(r, ev);
+	if (text == NULL)
+		return -EINVAL;
+	n->text = strdup(text);
+	return n->text != NULL ? 0 : fail_memory(r);
+}
+
+/* One event inside the root map. */
+static int take_event(struct reader *r, const yaml_event_t *ev)
+{
+	struct ydoc_node *in = r->open[r->depth - 1];
+	struct ydoc_node *n;
 	int err = check_event(r, ev);
 
 	if (err < 0)
 		return err;
-	if (ev->type == YAML_SCALAR_EVENT) {
-		n->kind = YDOC_SCALAR;
-		n->plain = ev->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
-		return take_text(r, ev, &n->text);
+	if (ev->type == YAML_MAPPING_END_EVENT ||
+	    ev->type == YAML_SEQUENCE_END_EVENT) {
+		r->depth--;
+		return 0;
 	}
-	if (depth == 0)
-		return fail_node(r, n, "nested too deeply: at most 4 levels");
-	if (ev->type == YAML_SEQUENCE_START_EVENT) {
-		n->kind = YDOC_LIST;
-		return read_list(r, depth - 1, n);
-	}
-	n->kind = YDOC_MAP;
-	return read_map(r, depth - 1, n);
+	if (in->kind == YDOC_MAP && r->member == NULL)
+		return begin_member(r, ev, in);
+	n = in->kind == YDOC_MAP ? r->member : begin_entry(r, ev, in);
+	r->member = NULL;
+	return n != NULL ? begin_value(r, ev, n) : -r->e->code;
 }
 
 /* Whether the document is there but says nothing ("---" alone). */
@@ -260,18 +264,27 @@ static bool is_nothing(const yaml_event_t *ev)
 
 static int read_document(struct reader *r)
 {
-	cleanup_event yaml_event_t ev = {0};
+	cleanup_event yaml_event_t first = {0};
 	struct ydoc_node *root = &r->doc->root;
-	int err = next_event(r, &ev);
+	int err = next_event(r, &first);
 
-	if (err < 0)
+	if (err == 0)
+		err = check_event(r, &first);
+	if (err < 0 || is_nothing(&first))
 		return err;
-	root->line = (unsigned)ev.start_mark.line + 1;
-	if (ev.type == YAML_MAPPING_START_EVENT)
-		return read_node(r, &ev, YDOC_DEPTH_MAX, root);
-	if (is_nothing(&ev))
-		return check_event(r, &ev);
-	return fail_at(r, ev.start_mark.line, "must be a map of keys");
+	if (first.type != YAML_MAPPING_START_EVENT)
+		return fail_at(
+		    r, first.start_mark.line, "must be a map of keys");
+	root->line = (unsigned)first.start_mark.line + 1;
+	err = begin_value(r, &first, root);
+	while (err == 0 && r->depth > 0) {
+		cleanup_event yaml_event_t ev = {0};
+
+		err = next_event(r, &ev);
+		if (err == 0)
+			err = take_event(r, &ev);
+	}
+	return err;
 }
 
 static int read_stream(struct reader *r)

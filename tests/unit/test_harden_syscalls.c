@@ -10,6 +10,7 @@
 
 #include "lib/harden.h"
 #include "tests/unit/scratch.h"
+#include "tests/unit/valgrind.h"
 
 /*
  * Calls with arguments that do no harm when they are let through. `free` ones
@@ -118,6 +119,7 @@ static void denied_calls_are_refused(void **state)
 	bool after[ARRAY_LEN(calls)];
 
 	(void)state;
+	skip_under_valgrind();
 	try_calls(false, before);
 	try_calls(true, after);
 	for (size_t i = 0; i < ARRAY_LEN(calls); i++) {
@@ -166,10 +168,12 @@ static int work(void)
 
 static void ordinary_work_goes_on(void **state)
 {
-	pid_t pid = fork();
 	int status;
+	pid_t pid;
 
 	(void)state;
+	skip_under_valgrind();
+	pid = fork();
 	assert_true(pid >= 0);
 	if (pid == 0) {
 		struct err e;
@@ -196,6 +200,7 @@ static void other_architectures_do_not_pass(void **state)
 	pid_t pid;
 
 	(void)state;
+	skip_under_valgrind();
 	for (int filter = 0; filter < 2; filter++) {
 		pid = fork();
 		assert_true(pid >= 0);

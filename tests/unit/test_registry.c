@@ -209,7 +209,7 @@ static void bad_files_name_line_and_key(void **state)
 	    {"name: p\nversion: 1\nimage: i\nsource_file: m\nrun: []\n",
 		{":5: run: ", "at least one"}},
 	    {"name: p\nversion: 1\nimage: i\nsource_file: m\nrun: ['']\n",
-		{":5: run[0]: ", "program"}},
+		{":5: run: ", "the program first"}},
 	    {HEAD "compile: [a, {b: c}]\n", {":6: compile[1]: ", "single"}},
 	    {HEAD "compile: [a, \"b\\0\"]\n", {":6: ", "NUL"}},
 	    {HEAD "compile: [a, \"b\\e\"]\n", {":6: compile[1]: ", "control"}},
