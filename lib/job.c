@@ -15,7 +15,7 @@
  * payload has bytes for.
  */
 #define BLOB_MIN 4u /* bytes of an empty string in a payload */
-#define FILE_MIN (2 * BLOB_MIN)
+#define FILE_MIN 8u /* of two */
 
 static int refuse(struct err *e, const char *what, const char *why)
 {

@@ -28,8 +28,8 @@ struct name {
 
 struct level {
 	bool object;
-	size_t first_name; /* index of its first in scan.list */
-	size_t first_byte; /* where its names start in scan.names */
+	size_t first_name; /* where its names start in scan.list */
+	size_t first_byte; /* and their bytes in scan.names */
 };
 
 /*
@@ -45,9 +45,7 @@ struct scan {
 	unsigned depth;
 	struct level levels[LIMIT_JSON_DEPTH];
 	struct buf names;
-	struct name *list;
-	size_t list_len;
-	size_t list_cap;
+	struct buf list; /* of struct name */
 	unsigned values;
 	unsigned objects;
 	struct err *e;
@@ -58,11 +56,6 @@ static int fail(struct scan *sc, size_t at, const char *what)
 {
 	return err_set(
 	    sc->e, ERR_INVALID_JSON, EINVAL, "%s at offset %zu", what, at);
-}
-
-static int fail_memory(struct scan *sc)
-{
-	return err_sys(sc->e, ENOMEM, "reading JSON");
 }
 
 /* Something else than `expected` stands at the current offset. */
@@ -149,7 +142,7 @@ static int scan_hex4(struct scan *sc, uint32_t *ret)
 static int scan_unicode(struct scan *sc, uint32_t *ret)
 {
 	size_t escape = sc->at - 2;
-	uint32_t high;
+	uint32_t high = 0;
 	uint32_t low = 0;
 	int r = scan_hex4(sc, &high);
 
@@ -281,7 +274,7 @@ static int open_level(struct scan *sc, bool object)
 		    sc->at);
 	sc->levels[sc->depth++] = (struct level){
 	    .object = object,
-	    .first_name = sc->list_len,
+	    .first_name = sc->list.len,
 	    .first_byte = sc->names.len,
 	};
 	sc->at++;
@@ -305,12 +298,13 @@ static int compare_names(const void *pa, const void *pb, void *names)
 /* The names of the level that closes: none twice. */
 static int check_names(struct scan *sc, const struct level *l)
 {
-	struct name *own = sc->list + l->first_name;
-	size_t n = sc->list_len - l->first_name;
+	size_t n = (sc->list.len - l->first_name) / sizeof(struct name);
 	size_t twice = SIZE_MAX;
+	struct name *own;
 
 	if (n < 2)
 		return 0;
+	own = (struct name *)(void *)(sc->list.data + l->first_name);
 	qsort_r(own, n, sizeof(*own), compare_names, sc->names.data);
 	for (size_t i = 1; i < n; i++) {
 		const struct name *a = &own[i - 1];
@@ -330,7 +324,7 @@ static int close_level(struct scan *sc)
 	const struct level *l = &sc->levels[--sc->depth];
 	int r = l->object ? check_names(sc, l) : 0;
 
-	sc->list_len = l->first_name;
+	sc->list.len = l->first_name;
 	sc->names.len = l->first_byte;
 	sc->at++;
 	sc->want = sc->depth > 0 ? WANT_COMMA_OR_END : WANT_NOTHING;
@@ -365,18 +359,6 @@ static int scan_value(struct scan *sc)
 	}
 }
 
-static int grow_list(struct scan *sc)
-{
-	size_t cap = sc->list_cap > 0 ? sc->list_cap * 2 : 32;
-	struct name *list = reallocarray(sc->list, cap, sizeof(*list));
-
-	if (list == NULL)
-		return fail_memory(sc);
-	sc->list = list;
-	sc->list_cap = cap;
-	return 0;
-}
-
 /* A member's name and its colon. */
 static int scan_name(struct scan *sc)
 {
@@ -388,15 +370,10 @@ static int scan_name(struct scan *sc)
 	r = scan_string(sc, &sc->names);
 	if (r < 0)
 		return r;
-	if (sc->names.failed)
-		return fail_memory(sc);
 	n.len = sc->names.len - n.start;
-	if (sc->list_len == sc->list_cap) {
-		r = grow_list(sc);
-		if (r < 0)
-			return r;
-	}
-	sc->list[sc->list_len++] = n;
+	buf_put(&sc->list, &n, sizeof(n));
+	if (sc->names.failed || sc->list.failed)
+		return err_sys(sc->e, ENOMEM, "reading JSON");
 	skip_space(sc);
 	if (peek(sc) != ':')
 		return unexpected(sc, ":");
@@ -467,7 +444,7 @@ int json_scan(const uint8_t *data, size_t len, struct err *e)
 	struct scan sc = {.s = data, .len = len, .e = e};
 	int r = scan_all(&sc);
 
-	free(sc.list);
+	buf_free(&sc.list);
 	buf_free(&sc.names);
 	return r;
 }

@@ -77,7 +77,7 @@ static size_t escape(char *out, size_t size, const char *text)
 
 	for (size_t i = 0; s[i] != '\0'; i++) {
 		if (n + 4 + 3 > size) { /* one escape, the dots */
-			memcpy(out + n, "...", 3);
+			memset(out + n, '.', 3);
 			return n + 3;
 		}
 		if (is_plain(s, i, well_formed)) {
@@ -136,7 +136,7 @@ __attribute__((format(printf, 2, 0))) static void log_va(
 	if (n < 0)
 		(void)snprintf(text, sizeof(text), "(bad format: %s)", fmt);
 	else if ((size_t)n >= sizeof(text))
-		memcpy(text + sizeof(text) - 4, "...", 4);
+		memset(text + sizeof(text) - 4, '.', 3);
 	log_text(level, text);
 }
 
