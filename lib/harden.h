@@ -19,7 +19,8 @@ int harden_process(unsigned nofile_max, struct err *e);
 
 /* Landlock: from here on files can be reached only below these paths (absent
  * ones are skipped). A thread-wide rule that new threads inherit: call it
- * before the first thread. */
+ * before the first thread. A rule is for what stands at the path now: for a file
+ * that will be replaced, name its directory. */
 struct harden_path {
 	const char *path;
 	bool write;

@@ -27,8 +27,7 @@ struct reader {
 	const uint8_t *data;
 	struct ydoc *doc;
 	size_t nodes;
-	struct ydoc_node
-	    *open[YDOC_DEPTH_MAX]; /* maps and lists, outer first */
+	struct ydoc_node *open[YDOC_DEPTH_MAX]; /* maps, lists; outer first */
 	size_t depth;
 	struct ydoc_node *member; /* whose key was read, but not its value */
 	struct err *e;
