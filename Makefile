@@ -261,6 +261,7 @@ install: all
 	install -m 755 $(B)/isobox.fcgi $(B)/isobox-runner $(TOOLS) \
 	    $(DESTDIR)$(BINDIR)/
 	install -m 755 $(B)/isobox-init $(DESTDIR)$(LIBEXECDIR)/
+	install -D -m 644 -t $(DESTDIR)$(LIBEXECDIR)/check tools/check/*.bash
 	cp -R registry/. $(DESTDIR)$(DATADIR)/registry/
 	cp -R playground/. $(DESTDIR)$(DATADIR)/playground/
 	$(Q)$(foreach f,$(wildcard docs/llms.txt docs/openapi.yaml),\
