@@ -99,7 +99,8 @@ int main(int argc, char **argv)
 	int level;
 
 	log_init("isobox-runner", LOG_LVL_INFO);
-	if (token_init(&e) < 0 || config_load(o.config, &config, &e) < 0)
+	if (token_init(&e) < 0 ||
+	    config_load_without_keys(o.config, &config, &e) < 0)
 		die("%s", e.msg);
 	if (o.check) {
 		config_print(config);
