@@ -16,9 +16,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* What starting and ending programs takes: to become SANDBOX_UID, to map it into
- * a user namespace (it is a root user: CAP_SETFCAP, as Linux 5.12 and gVisor 2026
- * have it), and to kill what a compile step left. */
+/* What starting and ending programs takes: to become SANDBOX_UID, to map it
+ * into a user namespace (it is a root user: CAP_SETFCAP, as Linux 5.12 and
+ * gVisor 2026 have it), and to kill what a compile step left. */
 #define KEPT_CAPS                                               \
 	(1u << CAP_SETUID | 1u << CAP_SETGID | 1u << CAP_KILL | \
 	    1u << CAP_SETFCAP)
@@ -35,9 +35,10 @@ static int setup_pid(struct err *e)
 
 /*
  * Should: be the only one who can open the control pipes and the log. gVisor
- * before 2026 lets every process look into /proc/1/fd and open what is there; the
- * owner and mode of a pipe are then all that stands in the way. It keeps those of
- * a container's standard descriptors itself, so this changes nothing outside.
+ * before 2026 lets every process look into /proc/1/fd and open what is there;
+ * the owner and mode of a pipe are then all that stands in the way. It keeps
+ * those of a container's standard descriptors itself, so this changes nothing
+ * outside.
  */
 static int setup_descriptors(struct err *e)
 {
@@ -54,7 +55,8 @@ static int setup_descriptors(struct err *e)
 	return 0;
 }
 
-/* Should: have nothing to tell. The same gVisors show /proc/1/environ to all. */
+/* Should: have nothing to tell. The same gVisors show /proc/1/environ to
+ * all. */
 static void setup_environment(void)
 {
 	for (char **v = environ; *v != NULL; v++)
@@ -106,11 +108,11 @@ static int make_read_only(const char *path, struct err *e)
 }
 
 /*
- * /proc/sys and /sys belong to SANDBOX_UID, too. Then the tree for the program:
- * since its root is not that of the mount namespace, it cannot make user
- * namespaces (clone(2), EPERM), in which it would have capabilities and so no
- * limit on processes. A seccomp filter would do, but costs 1.1 ms in every fork:
- * the sentry evaluates it anew for each system call there is.
+ * /proc/sys and /sys belong to SANDBOX_UID, too. Then the tree for the
+ * program: since its root is not that of the mount namespace, it cannot make
+ * user namespaces (clone(2), EPERM), in which it would have capabilities and
+ * so no limit on processes. A seccomp filter would do, but costs 1.1 ms in
+ * every fork: the sentry evaluates it anew for each system call there is.
  */
 static int setup_mounts(struct err *e)
 {
@@ -139,13 +141,14 @@ static int set_capabilities(uint32_t caps, struct err *e)
 }
 
 /*
- * Should: no longer be the user that the program will be, and keep no capability
- * but KEPT_CAPS. Being dumpable again makes INIT_UID and not SANDBOX_UID the owner
- * of /proc/1; other users still cannot trace init.
+ * Should: no longer be the user that the program will be, and keep no
+ * capability but KEPT_CAPS. Being dumpable again makes INIT_UID and not
+ * SANDBOX_UID the owner of /proc/1; other users still cannot trace init.
  *
- * This also makes RLIMIT_NPROC exact. gVisor counts a process for the user that its
- * parent was at the fork: init for SANDBOX_UID, and the program, a child of
- * INIT_UID, not. A kernel that moves the count at setuid has the same sum.
+ * This also makes RLIMIT_NPROC exact. gVisor counts a process for the user
+ * that its parent was at the fork: init for SANDBOX_UID, and the program, a
+ * child of INIT_UID, not. A kernel that moves the count at setuid has the same
+ * sum.
  */
 static int setup_user(struct err *e)
 {

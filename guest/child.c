@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Theory of operation. The child shares init's memory and init sleeps until it
- * has called execve(2) or is gone, as with vfork(2): in the sentry a plain fork is
- * ten times as slow, since it makes an address space that is thrown away. So the
- * child reads its orders from init's memory and leaves its error there.
+ * has called execve(2) or is gone, as with vfork(2): in the sentry a plain
+ * fork is ten times as slow, since it makes an address space that is thrown
+ * away. So the child reads its orders from init's memory and leaves its error
+ * there.
  *
  * become_program() is the list of what it gives up, in that order.
  */
@@ -90,10 +91,10 @@ static int deny_setgroups(struct err *e)
 }
 
 /*
- * Should: be PROGRAM_ID in a user namespace of its own. Only SANDBOX_UID can own
- * what lies in a directory of the host, since that is the one user that the
- * sandbox has there; so the program is that user under another number, and has
- * capabilities over nothing but its namespace.
+ * Should: be PROGRAM_ID in a user namespace of its own. Only SANDBOX_UID can
+ * own what lies in a directory of the host, since that is the one user that
+ * the sandbox has there; so the program is that user under another number, and
+ * has capabilities over nothing but its namespace.
  *
  * The raw calls change this process only; the C library's would look for other
  * threads of init, whose memory this is.
@@ -130,8 +131,9 @@ static int setup_root(struct err *e)
 	return 0;
 }
 
-/* Should: have no capability and no way to get one. The ambient set can only hold
- * what is permitted and inheritable; gVisor 2024 has none to clear. */
+/* Should: have no capability and no way to get one. The ambient set can
+ * only hold what is permitted and inheritable; gVisor 2024 has none to
+ * clear. */
 static int setup_privileges(struct err *e)
 {
 	struct __user_cap_header_struct head = {
@@ -187,10 +189,10 @@ static int setup_files(const struct child *c, struct err *e)
 }
 
 /*
- * Should: start with no signal blocked or pending; init changes no disposition, so
- * they are the default ones. To change the user has made init's memory, which is
- * still shared, undumpable, and so SANDBOX_UID the owner of /proc/1: set that
- * right before anything of the program runs.
+ * Should: start with no signal blocked or pending; init changes no
+ * disposition, so they are the default ones. To change the user has made
+ * init's memory, which is still shared, undumpable, and so SANDBOX_UID the
+ * owner of /proc/1: set that right before anything of the program runs.
  */
 static int setup_signals(struct err *e)
 {

@@ -26,8 +26,8 @@ struct child {
 /*
  * Starts a program as PROGRAM_ID without any privilege. Returns 0 when it runs
  * (*ret_pid, a child of the caller), the positive errno of execve(2) when it
- * cannot be run, which is the program's failure, and a negative errno when it is
- * ours.
+ * cannot be run, which is the program's failure, and a negative errno when it
+ * is ours.
  */
 int child_start(const struct child *c, pid_t *ret_pid, struct err *e);
 

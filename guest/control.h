@@ -8,9 +8,10 @@
 #include "lib/proto.h"
 
 /*
- * init's end of the two control pipes: frames from and to the supervisor. Writes
- * block when the supervisor is slow: then nothing is read from the program
- * either, which fills its own pipes and waits, so nothing piles up here.
+ * init's end of the two control pipes: frames from and to the supervisor.
+ * Writes block when the supervisor is slow: then nothing is read from the
+ * program either, which fills its own pipes and waits, so nothing piles up
+ * here.
  */
 #define CONTROL_IN 0
 #define CONTROL_OUT 1

@@ -11,9 +11,9 @@
 
 /*
  * Writes a job's files below FILES_DIR: mode 0644, folders 0755, owned by the
- * caller, who must be the program's user and the only one there, before anything
- * of the program has run: so there is no link to follow and nothing to race.
- * Their names were checked by guest_job_decode().
+ * caller, who must be the program's user and the only one there, before
+ * anything of the program has run: so there is no link to follow and nothing
+ * to race. Their names were checked by guest_job_decode().
  */
 int files_write(const struct job_file *files, size_t count, struct err *e);
 

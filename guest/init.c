@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * isobox-init: PID 1 of a sandbox, the only process that speaks to the supervisor.
+ * isobox-init: PID 1 of a sandbox, the only process that speaks to the
+ * supervisor.
  *
  * Theory of operation. serve() is the whole life: boot (boot.c) prepares the
- * sandbox and gives up privileges; READY is sent; one JOB arrives (control.c); its
- * compile step, if there is one, and its run step are started (child.c, files.c)
- * and looked after (pump.c); EXIT is sent, and init ends, which ends the sandbox.
- * Whatever init cannot do becomes one FAIL frame. Deadlines, caps on memory and
- * the end of processes left over are the supervisor's, from outside: init is
- * trusted no more than the sandbox that it runs in.
+ * sandbox and gives up privileges; READY is sent; one JOB arrives (control.c);
+ * its compile step, if there is one, and its run step are started (child.c,
+ * files.c) and looked after (pump.c); EXIT is sent, and init ends, which ends
+ * the sandbox. Whatever init cannot do becomes one FAIL frame. Deadlines, caps
+ * on memory and the end of processes left over are the supervisor's, from
+ * outside: init is trusted no more than the sandbox that it runs in.
  *
  * docs/guest-protocol.md has the frames.
  */

@@ -31,8 +31,9 @@ void pump_init(struct pump *p, struct control *control, int signal_fd,
 
 /*
  * Until process pid ends, whatever else still runs: feeds its input, forwards
- * output as it comes and reaps orphans. *ret_status as from waitpid(2), *ret_cpu_us
- * as gVisor counts it: in ticks of 10 ms, waiting for a CPU included.
+ * output as it comes and reaps orphans. *ret_status as from waitpid(2),
+ * *ret_cpu_us as gVisor counts it: in ticks of 10 ms, waiting for a CPU
+ * included.
  */
 int pump_until_exit(struct pump *p, pid_t pid, int *ret_status,
     uint64_t *ret_cpu_us, struct err *e);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * badguy COMMAND [ARG...]: a program that behaves badly on demand, to be run
- * inside a sandbox. Static, so that it needs nothing of an image. What it has to
- * say are lines "word value"; it fails with status 99 when it cannot even try.
- * `badguy` alone lists the commands. snoop.c is its curious brother.
+ * inside a sandbox. Static, so that it needs nothing of an image. What it has
+ * to say are lines "word value"; it fails with status 99 when it cannot even
+ * try. `badguy` alone lists the commands. snoop.c is its curious brother.
  */
 #include <errno.h>
 #include <fcntl.h>

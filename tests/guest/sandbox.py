@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A sandbox with isobox-init and no runner: runsc as user isobox, and the control
-pipes in our hands.
+"""A sandbox with isobox-init and no runner: runsc as user isobox, and the
+control pipes in our hands.
 
     with Sandbox() as box:
         run = box.run(["badguy", "exit", "3"])
@@ -131,7 +131,7 @@ def config(workspace=None, scratch_exec=False, caps=CAPS):
 class Sandbox:
     """One sandbox, booted; ready() has been seen unless ready is False."""
 
-    def __init__(self, ready=True, **settings):
+    def __init__(self, ready=True, log_mode=0o600, **settings):
         self.dir = base.directory()
         with open(os.path.join(self.dir, "config.json"), "w") as f:
             json.dump(config(**settings), f)
@@ -139,7 +139,7 @@ class Sandbox:
         self.pending = b""
         self.seen = []
         self.begun = time.monotonic()
-        self.start()
+        self.start(log_mode)
         self.boot = None
         if ready:
             try:
@@ -149,11 +149,11 @@ class Sandbox:
                 raise
             self.boot = time.monotonic() - self.begun
 
-    def start(self):
+    def start(self, log_mode):
         theirs_in, self.input = os.pipe()
         self.output, theirs_out = os.pipe()
         self.log = open(os.path.join(self.dir, "log"), "wb")
-        os.chmod(self.log.name, 0o600)
+        os.chmod(self.log.name, log_mode)
         # As root: a pipe's owner is its maker. The runner makes its own.
         who = pwd.getpwnam(USER)
         for fd in (theirs_in, theirs_out):

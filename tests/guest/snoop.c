@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * snoop COMMAND: tells what a program finds out about itself and its sandbox, and
- * what it can do to others there. Static, like badguy.c. Output is lines
+ * snoop COMMAND: tells what a program finds out about itself and its sandbox,
+ * and what it can do to others there. Static, like badguy.c. Output is lines
  * "word value..."; an attack's value is "done" or the name of an errno.
  */
 #include <dirent.h>

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a program has and can do inside: its identity, its limits, and whether it
-gets at init, under real runsc."""
+"""What a program has and can do inside: its identity, its limits, and whether
+it gets at init, under real runsc."""
 
 import os
 import pwd
@@ -113,7 +113,7 @@ class TestWritable(unittest.TestCase):
 
 
 class TestProcessLimit(unittest.TestCase):
-    """`pids` processes and threads can exist, the program itself one of them."""
+    """`pids` processes and threads can exist, the program one of them."""
 
     def check(self, command, word, pids, **kw):
         seen = words(run(["badguy", command], pids=pids, **kw).out)
