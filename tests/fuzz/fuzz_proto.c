@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <string.h>
+
+#include "lib/job.h"
+#include "lib/path.h"
+#include "lib/proto.h"
+#include "tests/fuzz/fuzz.h"
+
+/* What was decoded encodes to the very bytes that it came from. */
+static void require_same(
+    const struct buf *b, const uint8_t *payload, size_t len)
+{
+	require(!b->failed);
+	require(b->len == len);
+	require(memcmp(b->data, payload, len) == 0);
+}
+
+static void require_failed(const struct err *e)
+{
+	require(e->kind == ERR_INTERNAL || e->kind == ERR_INVALID_FILE);
+	require(e->msg[0] != '\0');
+}
+
+static void require_names(const struct job_file *f, size_t n)
+{
+	struct err e;
+
+	require(n <= LIMIT_FILES);
+	for (size_t i = 0; i < n; i++)
+		require(path_check_name((const char *)f[i].name.data,
+			    f[i].name.len, &e) == 0);
+}
+
+static void require_strings(const struct blob *s, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		require(
+		    s[i].len == 0 || memchr(s[i].data, '\0', s[i].len) == NULL);
+}
+
+static void try_job(const uint8_t *payload, size_t len)
+{
+	cleanup_buf struct buf b = {0};
+	struct limits clamped;
+	struct job j;
+	struct err e;
+
+	if (job_decode(payload, len, &j, &e) < 0) {
+		require_failed(&e);
+		return;
+	}
+	require(j.entry < j.file_count && j.arg_count <= LIMIT_ARGS);
+	require_names(j.files, j.file_count);
+	require_strings(j.args, j.arg_count);
+	clamped = j.limits;
+	limits_clamp(&clamped);
+	require(clamped.memory_bytes == j.limits.memory_bytes);
+	require(clamped.pids == j.limits.pids);
+	job_encode(&j, &b);
+	require_same(&b, payload, len);
+	job_done(&j);
+}
+
+static void try_guest_job(const uint8_t *payload, size_t len)
+{
+	cleanup_buf struct buf b = {0};
+	struct guest_job j;
+	struct err e;
+
+	if (guest_job_decode(payload, len, &j, &e) < 0) {
+		require_failed(&e);
+		return;
+	}
+	require(j.run_count > 0 && j.run_count <= LIMIT_ARGV);
+	require_names(j.files, j.file_count);
+	require_strings(j.run, j.run_count);
+	require_strings(j.compile, j.compile_count);
+	require_strings(j.env, j.env_count);
+	guest_job_encode(&j, &b);
+	require_same(&b, payload, len);
+	guest_job_done(&j);
+}
+
+static void try_small(const uint8_t *payload, size_t len)
+{
+	cleanup_buf struct buf b = {0};
+	struct guest_exit x;
+	struct run_result res;
+	struct runner_status status;
+	struct err e;
+
+	if (guest_exit_decode(payload, len, &x, &e) == 0) {
+		require(x.exit_code <= 255);
+		guest_exit_encode(&x, &b);
+		require_same(&b, payload, len);
+	}
+	buf_clear(&b);
+	if (run_result_decode(payload, len, &res, &e) == 0) {
+		require(res.memory_peak_bytes >= -1);
+		run_result_encode(&res, &b);
+		require_same(&b, payload, len);
+	}
+	buf_clear(&b);
+	if (runner_status_decode(payload, len, &status, &e) == 0) {
+		require(strlen(status.reason) < sizeof(status.reason));
+		runner_status_encode(&status, &b);
+		require_same(&b, payload, len);
+	}
+}
+
+static void try_payload(const uint8_t *payload, size_t len)
+{
+	try_job(payload, len);
+	try_guest_job(payload, len);
+	try_small(payload, len);
+}
+
+/* The input as a stream of frames; each payload goes through every decoder. */
+static void try_frames(const uint8_t *data, size_t size)
+{
+	cleanup_buf struct buf again = {0};
+	enum proto_type type;
+	const uint8_t *payload;
+	size_t len;
+	ssize_t n;
+
+	while ((n = proto_next(data, size, &type, &payload, &len)) > 0) {
+		require((size_t)n == PROTO_HEADER + len && (size_t)n <= size);
+		require(payload == data + PROTO_HEADER);
+		buf_clear(&again);
+		proto_put_frame(&again, type, payload, len);
+		require_same(&again, data, (size_t)n);
+		try_payload(payload, len);
+		data += n;
+		size -= (size_t)n;
+	}
+	require(n == 0 || n == -EPROTO);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	try_frames(data, size);
+	try_payload(data, size);
+	return 0;
+}
