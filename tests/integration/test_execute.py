@@ -122,14 +122,14 @@ class TestResult(unittest.TestCase):
     """The members of an answer, exact and typed."""
 
     def test_members(self):
-        r = client.execute("python", "import sys\nprint('out')\n"
+        r = client.execute("python-slim", "import sys\nprint('out')\n"
                            "print('err', file=sys.stderr)")
         self.assertEqual(r.status, 200, r)
         self.assertEqual(r.header("content-type"), "application/json")
         answer = r.json()
         self.assertEqual(set(answer), {"language", "version", "backend",
                                        "run", "warning"})
-        self.assertEqual(answer["language"], "python")
+        self.assertEqual(answer["language"], "python-slim")
         self.assertEqual(answer["backend"], "gvisor")
         self.assertEqual(answer["warning"], WARNING)
         run = answer["run"]
@@ -146,18 +146,18 @@ class TestResult(unittest.TestCase):
         self.assertRegex(r.header("x-request-id"), r"^[A-Za-z0-9_-]{1,64}$")
 
     def test_network_off_has_no_warning(self):
-        r = client.execute("python", "print(1)", network=False)
+        r = client.execute("python-slim", "print(1)", network=False)
         self.assertNotIn("warning", r.json())
         self.assertIs(r.json()["run"]["network"], False)
 
     def test_duration_is_the_programs(self):
-        run = client.run("python", "import time\ntime.sleep(0.7)")
+        run = client.run("python-slim", "import time\ntime.sleep(0.7)")
         self.assertGreaterEqual(run["durationMs"], 700)
         self.assertLess(run["durationMs"], 5000)
         self.assertLess(run["cpuTimeMs"], run["durationMs"])
 
     def test_cpu_time(self):
-        run = client.run("python", "import time\nt = time.process_time()\n"
+        run = client.run("python-slim", "import time\nt = time.process_time()\n"
                          "while time.process_time() - t < 0.5: pass",
                          limits={"cpus": 2.0})
         self.assertGreaterEqual(run["cpuTimeMs"], 400)
@@ -167,8 +167,9 @@ class TestResult(unittest.TestCase):
         for name, number in (("SIGSEGV", 11), ("SIGKILL", 9), ("SIGTERM", 15),
                              ("SIGABRT", 6)):
             with self.subTest(name):
-                run = client.run("python", "import os\nprint(1, flush=True)\n"
-                                 "os.kill(os.getpid(), %d)" % number)
+                run = client.run(
+                    "python-slim", "import os\nprint(1, flush=True)\n"
+                    "os.kill(os.getpid(), %d)" % number)
                 self.assertEqual(run["exitCode"], 128 + number, run)
                 self.assertEqual(run["signal"], name)
                 self.assertEqual(run["stdout"], "1\n")
@@ -177,10 +178,10 @@ class TestResult(unittest.TestCase):
     def test_output_encoding_base64(self):
         code = ("import sys\nsys.stdout.buffer.write(bytes(range(256)))\n"
                 "sys.stderr.buffer.write(b'\\xff\\0\\xfe')")
-        run = client.run("python", code, outputEncoding="base64")
+        run = client.run("python-slim", code, outputEncoding="base64")
         self.assertEqual(base64.b64decode(run["stdout"]), bytes(range(256)))
         self.assertEqual(base64.b64decode(run["stderr"]), b"\xff\0\xfe")
-        events = client.stream("python", code, outputEncoding="base64")
+        events = client.stream("python-slim", code, outputEncoding="base64")
         got = {"stdout": b"", "stderr": b""}
         for e in events[:-1]:
             got[e.name] += base64.b64decode(e.data["chunk"])
@@ -192,21 +193,21 @@ class TestResult(unittest.TestCase):
         raw = (b"a\xffb\xc3(\xe2\x82x\xf0\x9f\x98\xed\xa0\x80\xc0\xaf"
                b"\xf4\x90\x80\x80\0\x1b[1m\x7f\xe2\x82\xac")
         code = "import sys\nsys.stdout.buffer.write(%r)" % raw
-        self.assertEqual(client.run("python", code)["stdout"],
+        self.assertEqual(client.run("python-slim", code)["stdout"],
                          raw.decode("utf-8", "replace"))
 
     def test_character_split_over_writes(self):
         code = ("import sys, time\nfor b in '€🌍'.encode():\n"
                 "    sys.stdout.buffer.write(bytes([b]))\n"
                 "    sys.stdout.buffer.flush()\n    time.sleep(0.05)")
-        events = client.stream("python", code)
+        events = client.stream("python-slim", code)
         self.assertEqual("".join(e.data["chunk"] for e in events[:-1]), "€🌍")
         self.assertNotIn("\ufffd", json.dumps([e.data for e in events],
                                               ensure_ascii=False))
 
     def test_nul_in_code_and_stdin(self):
-        run = client.run("python", "print(repr('a\\0b'))\nprint(repr(input()))"
-                         "\ns = '''\t'''", stdin="x\0y\n")
+        run = client.run("python-slim", "print(repr('a\\0b'))\n"
+                         "print(repr(input()))", stdin="x\0y\n")
         self.assertEqual(run["stdout"], "'a\\x00b'\n'x\\x00y'\n")
         run = client.run("ruby", "p DATA.read.bytes\n__END__\na\0b")
         self.assertEqual(run["stdout"], "[97, 0, 98]\n")
@@ -217,20 +218,21 @@ class TestResult(unittest.TestCase):
                                ("hex", data.hex())):
             with self.subTest(encoding):
                 r = client.execute(
-                    "python", "print(open('d/x.bin', 'rb').read() == "
+                    "python-slim", "print(open('d/x.bin', 'rb').read() == "
                     "bytes(range(256)))",
                     files=[{"name": "d/x.bin", "content": text,
                             "encoding": encoding}])
                 self.assertEqual(r.json()["run"]["stdout"], "True\n", r)
 
     def test_background_child_does_not_hold_the_answer(self):
-        run = client.run("python", "import os, time\nprint('x', flush=True)\n"
-                         "if os.fork() == 0:\n    time.sleep(60)\n")
+        run = client.run(
+            "python-slim", "import os, time\nprint('x', flush=True)\n"
+            "if os.fork() == 0:\n    time.sleep(60)\n")
         self.assertEqual((run["stdout"], run["exitCode"]), ("x\n", 0))
         self.assertLess(run["durationMs"], 5000)
 
     def test_working_directory(self):
-        run = client.run("python", "import os\nprint(os.getcwd())\n"
+        run = client.run("python-slim", "import os\nprint(os.getcwd())\n"
                          "open('f', 'w').write('x'); print(os.listdir('.'))\n"
                          "h = os.environ['HOME']; open(h + '/y', 'w')")
         lines = run["stdout"].splitlines()
@@ -249,22 +251,23 @@ class TestLimits(unittest.TestCase):
                            (10**30, 256), (None, 128)):
             with self.subTest(asked=asked):
                 limits = {} if asked is None else {"pids": asked}
-                run = client.run("python", code, limits=limits)
+                run = client.run("python-slim", code, limits=limits)
                 self.assertEqual(run["stdout"], "%d\n" % got, run)
 
     def test_output_clamped(self):
-        code = "import os\nd = b'x' * 300000\nwhile d: d = d[os.write(1, d):]"
+        code = ("import os\nd = b'x' * 300000\n"
+                "while d: d = d[os.write(1, d):]")
         for asked, got in ((1, 1024), (1024, 1024), (5000, 5000),
                            (262144, 262144), (2**31, 262144),
                            (-2**70, 1024), (None, 65536)):
             with self.subTest(asked=asked):
                 limits = {} if asked is None else {"outputBytes": asked}
-                run = client.run("python", code, limits=limits)
+                run = client.run("python-slim", code, limits=limits)
                 self.assertEqual(len(run["stdout"]), got)
                 self.assertTrue(run["truncated"])
 
     def test_wall_time_clamped(self):
-        run = client.run("python", "import time\ntime.sleep(30)",
+        run = client.run("python-slim", "import time\ntime.sleep(30)",
                          limits={"wallTimeMs": 1})
         self.assertTrue(run["timedOut"], run)
         self.assertGreaterEqual(run["durationMs"], 100)
@@ -283,7 +286,7 @@ class TestLimits(unittest.TestCase):
                 ({"wallTimeMs": True}, "limits.wallTimeMs must be an integer"),
                 ([], "limits must be an object")):
             with self.subTest(limits=limits):
-                r = client.execute("python", "print(1)", limits=limits)
+                r = client.execute("python-slim", "print(1)", limits=limits)
                 self.assertEqual((r.status, r.json()),
                                  (400, {"error": "invalid_request",
                                         "detail": detail}))
@@ -357,13 +360,13 @@ class TestRuntimes(unittest.TestCase):
 
 class TestEntry(unittest.TestCase):
     def test_first_file_without_source_file(self):
-        r = client.execute("python", files=[
+        r = client.execute("python-slim", files=[
             {"name": "b.py", "content": "print('b')"},
             {"name": "a.py", "content": "print('a')"}])
         self.assertEqual(r.json()["run"]["stdout"], "b\n", r)
 
     def test_code_with_files(self):
-        r = client.execute("python", "import a", files=[
+        r = client.execute("python-slim", "import a", files=[
             {"name": "a.py", "content": "print('a')"}])
         self.assertEqual(r.json()["run"]["stdout"], "a\n", r)
 
@@ -371,7 +374,7 @@ class TestEntry(unittest.TestCase):
         for name in ("", "/etc/x", "../x", "a/../b", "./a", "a//b", "a/",
                      "a\0b", "x" * 256, "a/" * 600 + "b"):
             with self.subTest(name=name[:20]):
-                r = client.execute("python", "print(1)", files=[
+                r = client.execute("python-slim", "print(1)", files=[
                     {"name": name, "content": ""}])
                 self.assertEqual((r.status, r.json()["error"]),
                                  (400, "invalid_file"), r)
