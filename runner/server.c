@@ -257,6 +257,7 @@ int server_run(const struct config *config, struct err *e)
 	    .signal = {.kind = SOURCE_SIGNAL, .fd = -1},
 	    .lock_fd = -1,
 	    .epoll_fd = -1,
+	    .begun_us = clock_us(),
 	    .accept_again_us = UINT64_MAX};
 	int rc;
 

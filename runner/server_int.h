@@ -81,6 +81,7 @@ struct server {
 	TAILQ_HEAD(clients, client) clients;
 	TAILQ_HEAD(workers, worker) workers;
 	uint32_t client_count;
+	uint64_t begun_us; /* with the serial: a leaf's name */
 	uint64_t leaf_serial;
 	struct runner_status status; /* counters */
 	enum health health;

@@ -66,22 +66,34 @@ static struct worker *worker_new(enum worker_kind kind, struct leaf *leaf)
 	return w;
 }
 
+/* Taken out of the epoll set by name: a child that was just forked may still
+ * hold a copy, and then closing alone would leave an event that points to w. */
+static void worker_unwatch(struct server *s, struct worker *w)
+{
+	if (w->source.fd < 0)
+		return;
+	(void)epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, w->source.fd, NULL);
+	(void)close(w->source.fd);
+	w->source.fd = -1;
+}
+
 static void worker_free(struct server *s, struct worker *w)
 {
 	TAILQ_REMOVE(&s->workers, w, link);
-	if (w->source.fd >= 0)
-		(void)close(w->source.fd);
+	worker_unwatch(s, w);
 	leaf_free(w->leaf);
 	free(w);
 }
 
 static int make_leaf(struct server *s, struct leaf **ret, struct err *e)
 {
-	char name[32];
+	char name[48];
 
-	/* The sweep at start removed all others of this form. */
-	(void)snprintf(
-	    name, sizeof name, "%llu", (unsigned long long)++s->leaf_serial);
+	/* No name comes twice, not in another life of the runner either: a
+	 * supervisor that outlived a killed runner removes its leaf by name. */
+	(void)snprintf(name, sizeof name, "%llx-%llu",
+	    (unsigned long long)s->begun_us,
+	    (unsigned long long)++s->leaf_serial);
 	return leaf_create(s->cgroup, name, ret, e);
 }
 
@@ -191,11 +203,8 @@ void worker_event(struct server *s, struct worker *w)
 		w->has_report = true;
 		return;
 	}
-	if (n < 0 && (errno == EAGAIN || errno == EINTR))
-		return;
-	(void)epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, w->source.fd, NULL);
-	(void)close(w->source.fd);
-	w->source.fd = -1;
+	if (n >= 0 || (errno != EAGAIN && errno != EINTR))
+		worker_unwatch(s, w);
 }
 
 static void count_end(struct server *s, const struct worker *w)

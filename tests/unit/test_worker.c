@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The runner's children as its loop sees them: with a supervisor and leaves of
+ * our own.
+ *
+ * LINK: runner/worker.o runner/admit.o
+ */
+#include "tests/unit/unit.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "runner/server_int.h"
+
+static char leaf_name[80]; /* of the newest */
+static struct run_report health_seen;
+static unsigned doubts;
+
+/* ---- what worker.c calls ------------------------------------------------ */
+
+int supervisor_main(const struct run_order *order)
+{
+	const struct run_report r = {.end = RUN_END_EXIT, .boot_us = 7};
+
+	(void)send(order->control_fd, &r, sizeof r, MSG_NOSIGNAL);
+	return 0;
+}
+
+int leaf_create(
+    struct cgroup *cg, const char *name, struct leaf **ret, struct err *e)
+{
+	(void)cg;
+	(void)e;
+	(void)snprintf(leaf_name, sizeof leaf_name, "%s", name);
+	*ret = NULL;
+	return 0;
+}
+
+void leaf_free(struct leaf *l)
+{
+	(void)l;
+}
+
+int leaf_destroy(struct leaf *l, unsigned timeout_ms, struct err *e)
+{
+	(void)l;
+	(void)timeout_ms;
+	(void)e;
+	return 0;
+}
+
+int server_watch(struct server *s, struct source *src, uint32_t events)
+{
+	struct epoll_event ev = {.events = events, .data.ptr = src};
+
+	return epoll_ctl(s->epoll_fd, EPOLL_CTL_ADD, src->fd, &ev);
+}
+
+void health_probe_result(struct server *s, const struct run_report *r)
+{
+	(void)s;
+	health_seen = r != NULL ? *r : (struct run_report){0};
+}
+
+void health_doubt(struct server *s)
+{
+	(void)s;
+	doubts++;
+}
+
+/* ---- the tests ---------------------------------------------------------- */
+
+static int setup(void **state)
+{
+	struct server *s = calloc(1, sizeof *s);
+
+	assert_non_null(s);
+	s->listen.fd = s->signal.fd = s->lock_fd = -1;
+	s->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	s->begun_us = 0x5000;
+	TAILQ_INIT(&s->clients);
+	TAILQ_INIT(&s->workers);
+	admit_init(&s->admit, 2, 0, 0);
+	*state = s;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	struct server *s = *state;
+
+	(void)close(s->epoll_fd);
+	free(s);
+	return 0;
+}
+
+static void reap_all(struct server *s)
+{
+	for (int i = 0; i < 2000 && !TAILQ_EMPTY(&s->workers); i++) {
+		worker_reap(s);
+		(void)usleep(5000);
+	}
+	assert_true(TAILQ_EMPTY(&s->workers));
+}
+
+static void start_probe(struct server *s)
+{
+	struct err e;
+
+	assert_int_equal(worker_probe(s, NULL, &e), 0);
+}
+
+/* The report counts although its supervisor is gone before the loop read it. */
+static void test_report_is_not_lost(void **state)
+{
+	struct server *s = *state;
+
+	start_probe(s);
+	reap_all(s);
+	assert_int_equal(health_seen.end, RUN_END_EXIT);
+	assert_int_equal(health_seen.boot_us, 7);
+}
+
+/* A child that was forked meanwhile holds a copy of the control socket until it
+ * has closed what is the loop's: no event may point to the worker by then. */
+static void test_no_event_of_a_freed_worker(void **state)
+{
+	struct server *s = *state;
+	struct epoll_event ev;
+	int copy;
+
+	start_probe(s);
+	copy = dup(TAILQ_FIRST(&s->workers)->source.fd);
+	assert_true(copy >= 0);
+	reap_all(s);
+	assert_int_equal(epoll_wait(s->epoll_fd, &ev, 1, 0), 0);
+	(void)close(copy);
+}
+
+static void test_no_leaf_name_comes_twice(void **state)
+{
+	struct server *s = *state;
+	char first[sizeof leaf_name];
+
+	start_probe(s);
+	(void)memcpy(first, leaf_name, sizeof first);
+	start_probe(s);
+	assert_string_not_equal(leaf_name, first);
+	reap_all(s);
+
+	/* the runner begins anew */
+	s->leaf_serial = 0;
+	s->begun_us++;
+	start_probe(s);
+	assert_string_not_equal(leaf_name, first);
+	reap_all(s);
+	assert_int_equal(doubts, 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test_setup_teardown(
+		test_report_is_not_lost, setup, teardown),
+	    cmocka_unit_test_setup_teardown(
+		test_no_event_of_a_freed_worker, setup, teardown),
+	    cmocka_unit_test_setup_teardown(
+		test_no_leaf_name_comes_twice, setup, teardown),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
