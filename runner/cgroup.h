@@ -68,6 +68,10 @@ int leaf_oom_fd(struct leaf *l, short *ret_events);
 /* How often the kernel killed for memory in this leaf; negative errno. */
 int64_t leaf_oom_kills(struct leaf *l);
 
+/* Whether this leaf came to its own limit. If not, a kill in it was for the memory
+ * of a group above: the host's want, not the program's. */
+bool leaf_limit_met(struct leaf *l);
+
 /* Bytes charged now, and at most so far; -1 where the kernel does not tell. */
 int64_t leaf_memory_now(struct leaf *l);
 int64_t leaf_memory_peak(struct leaf *l);

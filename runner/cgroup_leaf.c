@@ -184,7 +184,12 @@ int64_t leaf_oom_kills(struct leaf *l)
 	return l->cg->ops->oom_kills(l);
 }
 
-static int64_t read_bytes(const struct leaf *l, const char *file)
+bool leaf_limit_met(struct leaf *l)
+{
+	return l->cg->ops->limit_met(l);
+}
+
+int64_t leaf_read_bytes(const struct leaf *l, const char *file)
 {
 	char text[32];
 	uint64_t n;
@@ -198,12 +203,12 @@ static int64_t read_bytes(const struct leaf *l, const char *file)
 
 int64_t leaf_memory_now(struct leaf *l)
 {
-	return read_bytes(l, l->cg->ops->memory_now);
+	return leaf_read_bytes(l, l->cg->ops->memory_now);
 }
 
 int64_t leaf_memory_peak(struct leaf *l)
 {
-	return read_bytes(l, l->cg->ops->memory_peak);
+	return leaf_read_bytes(l, l->cg->ops->memory_peak);
 }
 
 /* ---- the end of a leaf ------------------------------------------------ */

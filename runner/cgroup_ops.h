@@ -55,6 +55,7 @@ struct cgroup_ops {
 	int (*set_cpu)(struct leaf *l, uint32_t cpus_milli, struct err *e);
 	int (*oom_open)(struct leaf *l, short *ret_events);
 	int64_t (*oom_kills)(struct leaf *l);
+	bool (*limit_met)(struct leaf *l); /* also when it is not known */
 	/* One round of SIGKILL. */
 	void (*kill_round)(struct leaf *l);
 	bool clone_into;
@@ -79,6 +80,9 @@ int cgroup_signal(int dir, int sig);
 int leaf_dir(const struct leaf *l, enum cgroup_ctl ctl);
 int leaf_write(const struct leaf *l, enum cgroup_ctl ctl, const char *name,
     const char *value, struct err *e);
+
+/* The number in a file of the memory controller; -1 when it is not known. */
+int64_t leaf_read_bytes(const struct leaf *l, const char *file);
 
 /* Whether a directory's name is a leaf's; the leaf of that directory as it was
  * found, perhaps half made. */

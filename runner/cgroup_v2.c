@@ -95,16 +95,28 @@ static int64_t oom_kills(struct leaf *l)
 	char text[512];
 	ssize_t n;
 
-	if (l->oom_fd < 0)
-		return cgroup_read(leaf_dir(l, CGROUP_MEMORY), "memory.events",
-			   text, sizeof(text)) < 0
-			   ? -errno
-			   : cgroup_parse_key(text, "oom_kill");
+	if (l->oom_fd < 0) {
+		int rc = cgroup_read(leaf_dir(l, CGROUP_MEMORY),
+		    "memory.events", text, sizeof(text));
+
+		return rc < 0 ? rc : cgroup_parse_key(text, "oom_kill");
+	}
 	n = pread(l->oom_fd, text, sizeof(text) - 1, 0);
 	if (n < 0)
 		return -errno;
 	text[n] = '\0';
 	return cgroup_parse_key(text, "oom_kill");
+}
+
+/* "oom" counts in the group whose limit it was, "oom_kill" in that of the victim
+ * (Documentation/admin-guide/cgroup-v2.rst, memory.events). */
+static bool limit_met(struct leaf *l)
+{
+	char text[512];
+
+	return cgroup_read(leaf_dir(l, CGROUP_MEMORY), "memory.events", text,
+		   sizeof(text)) < 0 ||
+	       cgroup_parse_key(text, "oom") != 0;
 }
 
 /* A leaf has no children: memory.events is what memory.events.local (5.2) is. */
@@ -142,6 +154,7 @@ const struct cgroup_ops cgroup_v2_ops = {
     .set_cpu = set_cpu,
     .oom_open = oom_open,
     .oom_kills = oom_kills,
+    .limit_met = limit_met,
     .kill_round = kill_round,
     .clone_into = true,
 };

@@ -61,10 +61,8 @@ static void guest_exit(struct run *r, const uint8_t *payload, size_t len)
 		run_end(r, RUN_END_FAILED, e.msg);
 		return;
 	}
-	if (run_oom_killed(r)) {
-		run_end(r, RUN_END_OOM, "");
+	if (run_check_oom(r))
 		return;
-	}
 	r->result.exit_code = x.exit_code & 0xff;
 	r->result.signal = x.signal;
 	r->result.cpu_us = x.cpu_us;
@@ -138,13 +136,11 @@ static void guest_end(struct run *r)
 	r->guest_eof = true;
 	if (r->end != RUN_END_NONE)
 		return;
-	if (run_oom_killed(r))
-		run_end(r, RUN_END_OOM, "");
-	else
-		run_end(r, RUN_END_FAILED,
-		    r->phase == PHASE_BOOT
-			? "the sandbox did not start"
-			: "the sandbox ended without a result");
+	if (run_check_oom(r))
+		return;
+	run_end(r, RUN_END_FAILED,
+	    r->phase == PHASE_BOOT ? "the sandbox did not start"
+				   : "the sandbox ended without a result");
 }
 
 void guest_read(struct run *r)

@@ -49,8 +49,9 @@ struct run {
 /* Ends the run; a second end is ignored. */
 void run_end(struct run *r, enum run_end end, const char *why);
 
-/* The kernel has killed in the leaf: that, and nothing else, is "oomKilled". */
-bool run_oom_killed(struct run *r);
+/* Ends the run and is true when the kernel has killed in the leaf: for the leaf's
+ * own limit, and nothing else is "oomKilled", or because the host had no more. */
+bool run_check_oom(struct run *r);
 
 /* Queues a frame for the client. */
 void run_put_client(

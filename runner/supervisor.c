@@ -61,9 +61,16 @@ void run_end(struct run *r, enum run_end end, const char *why)
 	(void)snprintf(r->why, sizeof r->why, "%s", why);
 }
 
-bool run_oom_killed(struct run *r)
+bool run_check_oom(struct run *r)
 {
-	return leaf_oom_kills(r->order->leaf) > 0;
+	if (leaf_oom_kills(r->order->leaf) <= 0)
+		return false;
+	if (leaf_limit_met(r->order->leaf))
+		run_end(r, RUN_END_OOM, "");
+	else
+		run_end(r, RUN_END_FAILED,
+		    "the host had no memory left for this run");
+	return true;
 }
 
 void run_put_client(
@@ -107,19 +114,17 @@ static bool client_write(struct run *r)
 
 static void oom_event(struct run *r)
 {
-	if (run_oom_killed(r)) {
-		run_end(r, RUN_END_OOM, "");
+	if (run_check_oom(r))
 		return;
-	}
 	/* v1 tells when memory is out, which may come to nothing. */
 	r->oom_rechecks = OOM_RECHECKS;
 }
 
 static void deadline_passed(struct run *r)
 {
-	if (run_oom_killed(r))
-		run_end(r, RUN_END_OOM, "");
-	else if (r->phase == PHASE_RUN)
+	if (run_check_oom(r))
+		return;
+	if (r->phase == PHASE_RUN)
 		run_end(r, RUN_END_TIMEOUT, "");
 	else
 		run_end(r, RUN_END_FAILED, "the sandbox did not start in time");
@@ -205,8 +210,7 @@ static void run_loop(struct run *r)
 		}
 		poll_handle(r, fds);
 		if (r->oom_rechecks > 0 && --r->oom_rechecks > 0)
-			if (run_oom_killed(r))
-				run_end(r, RUN_END_OOM, "");
+			(void)run_check_oom(r);
 		if (clock_us() >= r->deadline_us)
 			deadline_passed(r);
 		if (r->to_client.len > 0 && !client_write(r))

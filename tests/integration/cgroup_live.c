@@ -153,6 +153,16 @@ static int job_hog(void)
 	return touch(200);
 }
 
+/* More than the subtree has; the first to be killed for it. */
+static int job_flood(void)
+{
+	int dir = open("/proc/self", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	if (cgroup_write(dir, "oom_score_adj", "1000") < 0)
+		return 1;
+	return touch(2048);
+}
+
 static int job_modest(void)
 {
 	return touch(32);
@@ -335,6 +345,7 @@ static void oom_is_noticed(void **state)
 	assert_int_equal(poll(&p, 1, 0), 0);
 	assert_int_equal(status_of(start(l, job_modest)), 0);
 	assert_int_equal(leaf_oom_kills(l), 0);
+	assert_false(leaf_limit_met(l));
 	assert_true(leaf_memory_now(l) >= 0);
 
 	begun = now_ms();
@@ -350,6 +361,7 @@ static void oom_is_noticed(void **state)
 	assert_true(kills >= 1);
 	assert_int_equal(WTERMSIG(status_of(pid)), SIGKILL);
 	assert_true(leaf_oom_kills(l) >= kills);
+	assert_true(leaf_limit_met(l));
 	assert_int_equal(poll(&p, 1, 0), 0);
 	assert_true(leaf_memory_peak(l) <= (int64_t)(64 * MIB));
 	must(leaf_destroy(l, END_MS, &e));
@@ -371,6 +383,22 @@ static void oom_is_not_the_neighbours(void **state)
 	must(leaf_destroy(a, END_MS, &e));
 	must(leaf_destroy(b, END_MS, &e));
 	(void)status_of(pid);
+}
+
+/* The subtree is full, the leaf is not: the kill in it is not the program's. */
+static void oom_from_above_is_told_apart(void **state)
+{
+	struct live *t = *state;
+	struct leaf *l;
+
+	if (!t->cap_is_good)
+		skip();
+	l = new_leaf(state, "above");
+	must(leaf_set_memory(l, 4 * t->cap_bytes, &e));
+	assert_int_equal(WTERMSIG(status_of(start(l, job_flood))), SIGKILL);
+	assert_true(leaf_oom_kills(l) >= 1);
+	assert_false(leaf_limit_met(l));
+	must(leaf_destroy(l, END_MS, &e));
 }
 
 static void pids_are_limited(void **state)
@@ -586,6 +614,7 @@ int main(int argc, char **argv)
 	    LIVE(name_taken),
 	    LIVE(oom_is_noticed),
 	    LIVE(oom_is_not_the_neighbours),
+	    LIVE(oom_from_above_is_told_apart),
 	    LIVE(pids_are_limited),
 	    LIVE(fork_bomb_dies),
 	    LIVE(throttled_dies),
