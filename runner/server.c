@@ -136,8 +136,10 @@ static void drain(struct server *s)
 		log_info("draining: %u runs to finish", s->admit.running);
 		s->draining = true;
 		s->drain_deadline_us = clock_us() + DRAIN_US;
-		(void)epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, s->listen.fd, NULL);
 		(void)unlink(s->config->runner_socket);
+		/* Who has connected by now is told, and does not wait. */
+		client_accept(s);
+		(void)epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, s->listen.fd, NULL);
 		client_refuse_all(s, "the service is shutting down");
 		return;
 	}

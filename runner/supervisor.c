@@ -140,16 +140,18 @@ enum poll_slot {
 	POLL_COUNT
 };
 
+/* The job waits for the boot to be over: no program may begin before its CPU
+ * limit is set and the idle memory is known. */
 static void poll_set(struct run *r, struct pollfd fds[POLL_COUNT])
 {
 	bool full = r->to_client.len > CLIENT_BACKLOG;
+	bool job = r->phase != PHASE_BOOT && r->to_guest.len > 0;
 	short oom_events = 0;
 	int oom = leaf_oom_fd(r->order->leaf, &oom_events);
 
 	fds[POLL_GUEST_OUT] =
 	    (struct pollfd){full ? -1 : r->box.out_fd, POLLIN};
-	fds[POLL_GUEST_IN] =
-	    (struct pollfd){r->to_guest.len > 0 ? r->box.in_fd : -1, POLLOUT};
+	fds[POLL_GUEST_IN] = (struct pollfd){job ? r->box.in_fd : -1, POLLOUT};
 	fds[POLL_LOG] = (struct pollfd){r->box.log_fd, POLLIN};
 	fds[POLL_CLIENT] = (struct pollfd){r->order->client_fd,
 	    (short)(POLLIN | POLLRDHUP | (r->to_client.len > 0 ? POLLOUT : 0))};
@@ -223,7 +225,8 @@ static void drain_guest(struct run *r)
 {
 	uint64_t until = clock_us() + DRAIN_US;
 
-	while (!r->guest_eof && clock_us() < until) {
+	/* no descriptor: it was never started */
+	while (r->box.out_fd >= 0 && !r->guest_eof && clock_us() < until) {
 		struct pollfd p = {r->box.out_fd, POLLIN, 0};
 		struct timespec wait = clock_until(until);
 
