@@ -14,7 +14,7 @@
 #define LIMIT_BODY (256u * 1024) /* POST /execute, reference */
 #define LIMIT_JSON_DEPTH 32u /* contract */
 /* json-c takes 800 bytes for "{}" and up to 150 for any other value of two
- * bytes, measured: together no body makes more than 6 MB of them. */
+ * bytes, measured: together no body makes more than 7 MB of them. */
 #define LIMIT_JSON_VALUES 16384u
 #define LIMIT_JSON_OBJECTS 4096u
 #define LIMIT_FILES 64u /* contract */
