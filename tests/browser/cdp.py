@@ -148,7 +148,11 @@ class Browser:
                 "clickCount": 1})
 
     def screenshot(self, path):
-        data = self.command("Page.captureScreenshot")["data"]
+        """The whole page, not only what the window shows."""
+        size = self.command("Page.getLayoutMetrics")["cssContentSize"]
+        data = self.command("Page.captureScreenshot", {
+            "captureBeyondViewport": True,
+            "clip": dict(size, scale=1)})["data"]
         with open(path, "wb") as f:
             f.write(base64.b64decode(data))
 

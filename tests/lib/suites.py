@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """suites.py [SUITE...]: runs the test suites one after another, each with a
-time limit, its output in build/check/SUITE.log. For each it prints a line with
+time limit, its output in build/check/SUITE-N.log. For each it prints a line with
 its counts and seconds, the reason of each skipped test, and of a failed suite
 the end of its log; at last `N passed, N failed, N skipped`.
 
@@ -16,6 +16,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent import futures
 
 import harness
 
@@ -25,7 +26,7 @@ LOGS = os.path.join(REPO, "build", "check")
 COUNTS = re.compile(r"^(?:\S+: )?(\d+) passed, (\d+) failed"
                     r"(?:, (\d+) skipped)?\.?$", re.M)
 SKIP = re.compile(r"^(?:skipped|SKIP|\[  SKIPPED \])\b.*", re.M)
-TAIL = 60000  # of a failed suite's log, bytes
+TAIL = 60000  # of a failed step's log, bytes
 
 
 class Step:
@@ -123,104 +124,109 @@ def integration_steps():
 
 
 def fuzz_steps():
-    return [make("fuzz-build"), Step("fuzz", ["make", "fuzz"], True)]
+    """Each target by itself: the suite runs two at a time."""
+    return [Step("make " + name, ["make", "fuzz", "FUZZ_BIN=" + name], True)
+            for name in (os.path.join("build", "fuzz",
+                                      os.path.basename(f)[:-2])
+                         for f in sorted(glob.glob("tests/fuzz/fuzz_*.c")))]
 
 
-# name: (minutes, steps). In this order.
+# name: (minutes, steps at a time, steps). In this order.
 SUITES = {
-    "build": (15, build_steps),
-    "lint": (20, lint_steps),
-    "unit": (10, unit_steps),
-    "asan": (15, asan_steps),
-    "valgrind": (15, valgrind_steps),
-    "tools": (10, lambda: [own("tests/tools/run")]),
-    "images": (10, lambda: [own("tests/images/run")]),
-    "guest": (10, lambda: [own("tests/guest/run")]),
-    "cgi": (15, lambda: [own("tests/cgi/run")]),
-    "integration": (50, integration_steps),
-    "browser": (5, lambda: [python("tests/browser")]),
-    "fuzz": (20, fuzz_steps),
-    "vm": (20, lambda: [own("tests/vm/run")]),
+    "build": (15, 2, build_steps),
+    "lint": (20, 2, lint_steps),
+    "unit": (10, 1, unit_steps),
+    "asan": (15, 1, asan_steps),
+    "valgrind": (15, 1, valgrind_steps),
+    "tools": (15, 1, lambda: [own("tests/tools/run")]),
+    "images": (15, 1, lambda: [own("tests/images/run")]),
+    "guest": (10, 1, lambda: [own("tests/guest/run")]),
+    "cgi": (15, 1, lambda: [python("tests/cgi")]),
+    "integration": (50, 1, integration_steps),
+    "browser": (5, 1, lambda: [python("tests/browser")]),
+    "fuzz-build": (10, 1, lambda: [make("fuzz-build")]),
+    "fuzz": (20, 2, fuzz_steps),
+    "vm": (20, 1, lambda: [own("tests/vm/run")]),
 }
 
 
 class Suite:
     def __init__(self, name):
         self.name = name
-        self.minutes, self.steps = SUITES[name]
+        self.minutes, self.jobs, self.steps = SUITES[name]
         self.passed = self.failed = self.skipped = 0
-        self.path = os.path.join(LOGS, name + ".log")
+        self.failures = []  # logs of failed steps
+        self.live = set()
 
     def run(self):
         self.begun = time.monotonic()
-        with open(self.path, "wb") as log:
+        numbered = enumerate(self.steps(), 1)
+        with futures.ThreadPoolExecutor(self.jobs) as pool:
             try:
-                steps = self.steps()
-            except OSError as e:
-                log.write(("%s\n" % e).encode())
-                self.failed += 1
-                return
-            for step in steps:
-                self.run_step(step, log)
+                done = [pool.submit(self.run_step, *n) for n in numbered]
+                for f in futures.as_completed(done):
+                    self.note(*f.result())
+            except KeyboardInterrupt:
+                for f in done:
+                    f.cancel()
+                for process in list(self.live):
+                    end_group(process)
+                raise
 
     def left(self):
-        return self.begun + 60 * self.minutes - time.monotonic()
+        return max(1.0, self.begun + 60 * self.minutes - time.monotonic())
 
-    def run_step(self, step, log):
-        log.write(("--- %s\n" % step.name).encode())
-        log.flush()
-        start = log.tell()
-        begun = time.monotonic()
-        status = execute(step, log, max(1.0, self.left()))
-        log.seek(0, os.SEEK_END)
-        with open(self.path, "rb") as f:
-            f.seek(start)
-            text = f.read().decode("utf-8", "replace")
+    def run_step(self, number, step):
+        """Runs a step in a process group of its own: (step, its log, its
+        exit status or what went wrong). What it started ends with it."""
+        path = os.path.join(LOGS, "%s-%d.log" % (self.name, number))
+        with open(path, "w") as log:
+            log.write("--- %s\n" % step.name)
+            log.flush()
+            try:
+                process = subprocess.Popen(
+                    step.argv, cwd=REPO, stdin=subprocess.DEVNULL, stdout=log,
+                    stderr=subprocess.STDOUT, process_group=0,
+                    env=dict(os.environ, **step.env))
+            except OSError as e:
+                return step, path, str(e)
+            self.live.add(process)
+            try:
+                return step, path, process.wait(self.left())
+            except subprocess.TimeoutExpired:
+                return step, path, "time out"
+            finally:
+                end_group(process)
+                self.live.discard(process)
+
+    def note(self, step, path, status):
+        with open(path, errors="replace") as f:
+            text = f.read()
         passed, failed, skipped = count(text, status, step.wants_counts)
         self.passed += passed
         self.failed += failed
         self.skipped += skipped
-        log.write(("--- %s: exit status %s, %.1f s\n" % (
-            step.name, status, time.monotonic() - begun)).encode())
         for line in SKIP.findall(text):
             print("  " + line[:300])
         if failed:
             print("  FAILED: %s (exit status %s)" % (step.name, status))
+            self.failures.append(path)
         sys.stdout.flush()
 
     def report(self):
         print("%-12s %5d passed %4d failed %4d skipped %7.1f s" % (
             self.name, self.passed, self.failed, self.skipped,
             time.monotonic() - self.begun), flush=True)
-        if self.failed:
-            with open(self.path, "rb") as f:
-                f.seek(max(0, os.path.getsize(self.path) - TAIL))
-                sys.stdout.write(f.read().decode("utf-8", "replace"))
-            print("--- end of %s" % os.path.relpath(self.path, REPO),
+        for path in self.failures:
+            with open(path, "rb") as f:
+                f.seek(max(0, os.path.getsize(path) - TAIL))
+                text = f.read().decode("utf-8", "replace")
+            print("%s\n--- end of %s" % (text, os.path.relpath(path, REPO)),
                   flush=True)
 
 
-def execute(step, log, seconds):
-    """Runs the step in a process group of its own; its exit status, or "time
-    out". What it started ends with it: by SIGTERM first, since the services
-    under test clean up after themselves."""
-    try:
-        process = subprocess.Popen(
-            step.argv, cwd=REPO, stdin=subprocess.DEVNULL, stdout=log,
-            stderr=subprocess.STDOUT, env=dict(os.environ, **step.env),
-            process_group=0)
-    except OSError as e:
-        log.write(("%s\n" % e).encode())
-        return str(e)
-    try:
-        return process.wait(seconds)
-    except subprocess.TimeoutExpired:
-        return "time out"
-    finally:
-        end_group(process)
-
-
 def end_group(process):
+    """SIGTERM first: services under test clean up after themselves."""
     for sig, seconds in ((signal.SIGTERM, 30), (signal.SIGKILL, 10)):
         try:
             os.killpg(process.pid, sig)
