@@ -20,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/sysinfo.h>
 #include <sys/vfs.h>
@@ -54,10 +55,8 @@ static bool is_cgroup_fs(int fd)
 static int open_in_mount(const struct cgroup_mount *m, const char *path)
 {
 	const char *rest = cgroup_path_below(m->root, path);
-	cleanup_fd
-	int point = -1;
-	cleanup_fd
-	int fd = -1;
+	cleanup_fd int point = -1;
+	cleanup_fd int fd = -1;
 
 	if (rest == NULL)
 		return -ENOENT;
@@ -74,8 +73,7 @@ static int open_in_mount(const struct cgroup_mount *m, const char *path)
 static int open_group(const char *controller, const char *path, struct err *e)
 {
 	cleanup_file FILE *f = fopen("/proc/self/mountinfo", "re");
-	cleanup_free
-	char *line = NULL;
+	cleanup_free char *line = NULL;
 	const char *tree = controller != NULL ? controller : "v2";
 	size_t cap = 0;
 	int rc = 0;
@@ -120,8 +118,7 @@ static int read_self(char **ret, struct err *e)
  * one path, or nobody delegated a subtree. */
 static int own_path(const char *text, bool v1, char **ret, struct err *e)
 {
-	cleanup_free
-	char *found = NULL;
+	cleanup_free char *found = NULL;
 	size_t len;
 
 	for (unsigned i = 0; i < CGROUP_CTL_COUNT; i++) {
@@ -173,8 +170,7 @@ static bool is_host_root(int dir, bool v1)
 static int add_dir(struct cgroup *cg, enum cgroup_ctl ctl,
     const char *controller, struct err *e)
 {
-	cleanup_fd
-	int fd = open_group(controller, cg->path, e);
+	cleanup_fd int fd = open_group(controller, cg->path, e);
 	struct stat a, b;
 
 	if (fd < 0)
@@ -202,8 +198,7 @@ static int add_dir(struct cgroup *cg, enum cgroup_ctl ctl,
 static int move_to_main(struct cgroup *cg, struct err *e)
 {
 	for (unsigned i = 0; i < cg->ndir; i++) {
-		cleanup_fd
-		int dir = -1;
+		cleanup_fd int dir = -1;
 		int rc;
 
 		if (mkdirat(cg->dir[i], MAIN_GROUP, 0755) < 0 &&
@@ -229,8 +224,7 @@ static int move_to_main(struct cgroup *cg, struct err *e)
 
 static int find(struct cgroup *cg, const char *path, struct err *e)
 {
-	cleanup_free
-	char *text = NULL;
+	cleanup_free char *text = NULL;
 	int rc = read_self(&text, e);
 	bool v1;
 
@@ -278,6 +272,22 @@ int cgroup_open(const char *path, struct cgroup **ret, struct err *e)
 	return 0;
 }
 
+int cgroup_lock(struct cgroup *cg, int *ret_fd, struct err *e)
+{
+	/* Opened anew: a lock belongs to an open file, and cg's descriptors
+	 * live on in the supervisors. */
+	cleanup_fd int fd =
+	    cgroup_open_dir(cg->dir[cg->of[CGROUP_MEMORY]], ".");
+
+	if (fd < 0)
+		return err_sys(e, -fd, "cgroup %s", cg->path);
+	if (flock(fd, LOCK_EX | LOCK_NB) != 0)
+		return err_set(e, ERR_INTERNAL, errno,
+		    "another isobox-runner lives in cgroup %s", cg->path);
+	*ret_fd = take_fd(&fd);
+	return 0;
+}
+
 void cgroup_close(struct cgroup *cg)
 {
 	if (cg == NULL)
@@ -299,8 +309,8 @@ struct cap {
  * we may not write counts. */
 static void find_cap(const struct cgroup *cg, const char *file, struct cap *ret)
 {
-	cleanup_fd
-	int dir = cgroup_open_dir(cg->dir[cg->of[CGROUP_MEMORY]], ".");
+	cleanup_fd int dir =
+	    cgroup_open_dir(cg->dir[cg->of[CGROUP_MEMORY]], ".");
 	struct stat first, st;
 
 	*ret = (struct cap){.bytes = UINT64_MAX};
@@ -389,8 +399,7 @@ uint64_t cgroup_memory_cap(struct cgroup *cg)
 
 static int sweep_dir(struct cgroup *cg, int dir, struct err *e)
 {
-	cleanup_fd
-	int fd = cgroup_open_dir(dir, ".");
+	cleanup_fd int fd = cgroup_open_dir(dir, ".");
 	cleanup_dir DIR *list = fd >= 0 ? fdopendir(fd) : NULL;
 	const struct dirent *entry;
 	int swept = 0, rc = 0;

@@ -29,6 +29,13 @@ struct leaf;
 int cgroup_open(const char *path, struct cgroup **ret, struct err *e);
 void cgroup_close(struct cgroup *cg);
 
+/*
+ * Takes the subtree for this process: a second runner in it would sweep the
+ * leaves of the first. The lock is held as long as *ret_fd is open, in children
+ * too: they close it. EBUSY when somebody has it.
+ */
+int cgroup_lock(struct cgroup *cg, int *ret_fd, struct err *e);
+
 /* Whether the subtree, or a group above it, caps memory (and swap where the host
  * has any). Failure: the reason for /readyz, with what would cure it. */
 int cgroup_check_cap(struct cgroup *cg, struct err *e);

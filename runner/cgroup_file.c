@@ -38,8 +38,8 @@ int cgroup_write(int dir, const char *name, const char *value)
 
 int cgroup_read(int dir, const char *name, char *buf, size_t size)
 {
-	cleanup_fd
-	int fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	cleanup_fd int fd =
+	    openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 	ssize_t n;
 
 	if (fd < 0)
@@ -86,8 +86,7 @@ static bool is_member(int dir, pid_t pid)
  * process; only if the group lists its pid still afterwards is it ours to kill. */
 static void signal_member(int dir, pid_t pid, int sig)
 {
-	cleanup_fd
-	int fd = pidfd_open(pid, 0);
+	cleanup_fd int fd = pidfd_open(pid, 0);
 
 	if (fd >= 0 && is_member(dir, pid))
 		(void)pidfd_send_signal(fd, sig, NULL, 0);

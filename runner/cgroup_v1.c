@@ -95,10 +95,8 @@ static bool limit_met(struct leaf *l)
 static int oom_open(struct leaf *l, short *ret_events)
 {
 	int dir = leaf_dir(l, CGROUP_MEMORY);
-	cleanup_fd
-	int control = -1;
-	cleanup_fd
-	int fd = -1;
+	cleanup_fd int control = -1;
+	cleanup_fd int fd = -1;
 	char text[32];
 
 	*ret_events = POLLIN;

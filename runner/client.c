@@ -16,9 +16,14 @@
 #include "runner/clock.h"
 #include "runner/server_int.h"
 
-#define CLIENT_MAX 1024u
 #define FIRST_FRAME_US 5000000u
 #define EMFILE_PAUSE_US 100000u
+
+static struct client *waiter_client(struct waiter *w)
+{
+	return (struct client *)(void *)((char *)w -
+					 offsetof(struct client, waiter));
+}
 
 static void client_close(struct server *s, struct client *c)
 {
@@ -135,13 +140,8 @@ void client_start_waiting(struct server *s)
 {
 	struct waiter *w;
 
-	while ((w = admit_next(&s->admit)) != NULL) {
-		struct client *c =
-		    (struct client *)(void *)((char *)w -
-					      offsetof(struct client, waiter));
-
-		client_start(s, c);
-	}
+	while ((w = admit_next(&s->admit)) != NULL)
+		client_start(s, waiter_client(w));
 }
 
 static void client_run(
@@ -250,16 +250,16 @@ void client_event(struct server *s, struct client *c, uint32_t events)
 
 static void client_new(struct server *s, int fd)
 {
-	struct client *c = calloc(1, sizeof *c);
+	struct client *c = NULL;
 	uid_t uid;
 
-	if (c == NULL || s->client_count >= CLIENT_MAX ||
-	    !peers_allow(&s->peers, fd, &uid)) {
-		if (c != NULL && s->client_count < CLIENT_MAX)
-			log_warn("refused a connection of user %u: not in "
-				 "allowed_users",
-			    (unsigned)uid);
-		free(c);
+	if (!peers_allow(&s->peers, fd, &uid))
+		log_warn("refused a connection of user %u: not in "
+			 "allowed_users",
+		    (unsigned)uid);
+	else
+		c = calloc(1, sizeof *c);
+	if (c == NULL) {
 		(void)close(fd);
 		return;
 	}
@@ -267,7 +267,9 @@ static void client_new(struct server *s, int fd)
 	c->deadline_us = clock_us() + FIRST_FRAME_US;
 	TAILQ_INSERT_TAIL(&s->clients, c, link);
 	s->client_count++;
-	if (server_watch(s, &c->source, EPOLLIN | EPOLLRDHUP) < 0)
+	if (s->client_count > s->client_max)
+		client_full(s, c);
+	else if (server_watch(s, &c->source, EPOLLIN | EPOLLRDHUP) < 0)
 		client_close(s, c);
 }
 
@@ -301,12 +303,10 @@ void client_timeouts(struct server *s, uint64_t now_us)
 	struct client *c;
 
 	while ((w = admit_expired(&s->admit, now_us)) != NULL)
-		client_full(s,
-		    (struct client *)(void *)((char *)w -
-					      offsetof(struct client, waiter)));
-	TAILQ_FOREACH(c, &s->clients, link)
-	if (!c->has_job && now_us >= c->deadline_us)
-		client_close(s, c);
+		client_full(s, waiter_client(w));
+	TAILQ_FOREACH (c, &s->clients, link)
+		if (!c->has_job && now_us >= c->deadline_us)
+			client_close(s, c);
 }
 
 uint64_t client_deadline_us(const struct server *s)
@@ -314,9 +314,9 @@ uint64_t client_deadline_us(const struct server *s)
 	uint64_t first = admit_deadline_us(&s->admit);
 	const struct client *c;
 
-	TAILQ_FOREACH(c, &s->clients, link)
-	if (!c->has_job && !c->dead && c->deadline_us < first)
-		first = c->deadline_us;
+	TAILQ_FOREACH (c, &s->clients, link)
+		if (!c->has_job && !c->dead && c->deadline_us < first)
+			first = c->deadline_us;
 	return first;
 }
 
@@ -324,7 +324,7 @@ void client_refuse_all(struct server *s, const char *why)
 {
 	struct client *c;
 
-	TAILQ_FOREACH(c, &s->clients, link)
-	if (!c->dead)
-		client_fail(s, c, ERR_SANDBOX_FAILED, 0, why);
+	TAILQ_FOREACH (c, &s->clients, link)
+		if (!c->dead)
+			client_fail(s, c, ERR_SANDBOX_FAILED, 0, why);
 }

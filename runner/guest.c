@@ -2,10 +2,10 @@
 /* What isobox-init tells, and what the supervisor makes of it. Only the form of a
  * frame is believed. */
 #include <errno.h>
-#include <stdio.h>
 #include <unistd.h>
 
 #include "lib/job.h"
+#include "lib/utf8.h"
 #include "runner/clock.h"
 #include "runner/run.h"
 
@@ -74,11 +74,16 @@ static void guest_failed(struct run *r, const uint8_t *payload, size_t len)
 	struct reader rd = {.p = payload, .left = len};
 	size_t n;
 	const uint8_t *text = get_bytes(&rd, &n);
-	char why[sizeof r->why];
+	struct err e;
 
-	(void)snprintf(why, sizeof why, "isobox-init: %.*s",
-	    (int)(n < 150 ? n : 150), text != NULL ? (const char *)text : "");
-	run_end(r, RUN_END_FAILED, why);
+	/* The client gets to read it: no bytes that are not text. */
+	if (text == NULL || n > sizeof e.msg || !utf8_valid(text, n, NULL))
+		(void)err_set(&e, ERR_SANDBOX_FAILED, EIO,
+		    "isobox-init failed without a readable reason");
+	else
+		(void)err_set(&e, ERR_SANDBOX_FAILED, EIO, "isobox-init: %.*s",
+		    (int)n, (const char *)text);
+	run_end(r, RUN_END_FAILED, e.msg);
 }
 
 /* Each frame has its place; at any other the peer is broken. */

@@ -22,8 +22,7 @@
 static int take_lock(const char *path, struct err *e)
 {
 	char name[PATH_MAX];
-	cleanup_fd
-	int fd = -1;
+	cleanup_fd int fd = -1;
 	int n = snprintf(name, sizeof name, "%s.lock", path);
 
 	if (n < 0 || (size_t)n >= sizeof name)
@@ -62,10 +61,8 @@ static int bind_fresh(int fd, const char *path, struct err *e)
 
 int listen_open(const char *path, int *ret_fd, int *ret_lock_fd, struct err *e)
 {
-	cleanup_fd
-	int lock = -1;
-	cleanup_fd
-	int fd = -1;
+	cleanup_fd int lock = -1;
+	cleanup_fd int fd = -1;
 	int rc;
 
 	lock = take_lock(path, e);

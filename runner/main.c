@@ -13,7 +13,7 @@
 #include "lib/token.h"
 #include "runner/server.h"
 
-/* Each run holds some 20 descriptors in its supervisor, the loop two. */
+/* The connections of server.c and some descriptors for each run. */
 #define NOFILE_MAX 16384u
 
 static const char usage_line[] =

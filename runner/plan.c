@@ -9,6 +9,7 @@
 #include "lib/proto.h"
 
 #define SOURCE_MARK "{source}"
+#define SOURCE_EXTRA 2u /* "./" */
 
 /* What every program finds in its environment, before the registry's own. */
 static const char *const base_env[] = {
@@ -45,6 +46,9 @@ static int put_arg(
 		return 0;
 	}
 	buf_put(text, arg, (size_t)(mark - arg));
+	/* A name like "-c" is a file, not an option of the interpreter. */
+	if (source.len > 0 && source.data[0] == '-')
+		buf_puts(text, "./");
 	buf_put(text, source.data, source.len);
 	buf_puts(text, mark + strlen(SOURCE_MARK));
 	if (text->failed)
@@ -92,9 +96,9 @@ static size_t text_bound(const struct runtime *rt, size_t source_len)
 	size_t n = 1;
 
 	for (size_t i = 0; i < list_len(rt->compile); i++)
-		n += strlen(rt->compile[i]) + source_len;
+		n += strlen(rt->compile[i]) + SOURCE_EXTRA + source_len;
 	for (size_t i = 0; i < list_len(rt->run); i++)
-		n += strlen(rt->run[i]) + source_len;
+		n += strlen(rt->run[i]) + SOURCE_EXTRA + source_len;
 	return n;
 }
 
@@ -105,8 +109,7 @@ int plan_guest_job(const struct runtime *rt, const struct job *job,
 	const size_t compile_len = list_len(rt->compile);
 	const struct blob source = job->files[job->entry].name;
 	cleanup_buf struct buf text = {0};
-	cleanup_free
-	struct blob *blobs = NULL;
+	cleanup_free struct blob *blobs = NULL;
 	struct guest_job g = {.cwd = cstr_blob("/box"),
 	    .compile_count = compile_len,
 	    .run_count = run_len + job->arg_count,

@@ -30,7 +30,7 @@ struct run {
 	struct sandbox box;
 	enum phase phase;
 	enum run_end end;
-	char why[200];
+	char why[sizeof(((struct err *)0)->msg)]; /* UTF-8, for the client */
 	struct buf to_guest;
 	struct buf from_guest;
 	struct buf to_client;
@@ -39,7 +39,7 @@ struct run {
 	uint64_t begun_us; /* sandbox_start() */
 	uint64_t started_us; /* PROTO_GUEST_STARTED */
 	uint64_t deadline_us;
-	unsigned oom_rechecks;
+	uint64_t oom_recheck_until_us; /* 0: no notice came */
 	size_t sent[STREAM_COUNT];
 	bool truncated[STREAM_COUNT];
 	int64_t memory_idle; /* charged before the program */

@@ -25,6 +25,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/sched.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -344,16 +345,28 @@ static void close_fd(int *fd)
 	*fd = -1;
 }
 
-void sandbox_done(struct sandbox *s)
+/* A pidfd is readable when its process has ended. */
+static bool reap(struct sandbox *s, unsigned timeout_ms)
 {
-	if (s->pid > 0) {
-		sandbox_kill(s);
-		while (waitpid(s->pid, NULL, 0) < 0 && errno == EINTR)
-			;
-	}
+	struct pollfd p = {s->pidfd, POLLIN, 0};
+
+	while (poll(&p, 1, (int)timeout_ms) < 0 && errno == EINTR)
+		;
+	return waitpid(s->pid, NULL, WNOHANG) != 0;
+}
+
+int sandbox_done(struct sandbox *s, unsigned timeout_ms, struct err *e)
+{
+	int rc = 0;
+
+	sandbox_kill(s);
+	if (s->pid > 0 && !reap(s, timeout_ms))
+		rc = err_set(e, ERR_INTERNAL, ETIMEDOUT,
+		    "sandbox process %d does not end", s->pid);
 	s->pid = -1;
 	close_fd(&s->pidfd);
 	close_fd(&s->in_fd);
 	close_fd(&s->out_fd);
 	close_fd(&s->log_fd);
+	return rc;
 }

@@ -37,7 +37,11 @@ int sandbox_start(const struct sandbox_spec *spec, struct leaf *leaf,
 /* SIGKILL to PID 1 of its namespace: the kernel ends all that is in it. */
 void sandbox_kill(struct sandbox *s);
 
-/* Kills, reaps and closes; takes half-built state. */
-void sandbox_done(struct sandbox *s);
+/*
+ * Kills, reaps and closes; takes half-built state. Fails with ETIMEDOUT when the
+ * kernel does not let the process go in that time (it hangs in a system call):
+ * somebody else has to remove the leaf.
+ */
+int sandbox_done(struct sandbox *s, unsigned timeout_ms, struct err *e);
 
 #endif

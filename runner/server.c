@@ -13,6 +13,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
@@ -23,6 +24,15 @@
 #define EVENTS_AT_ONCE 32
 #define QUEUE_MAX 1000u
 #define DRAIN_US 30000000u
+
+/* After that: each supervisor and each janitor has its own bounds below it. */
+#define ABANDON_US 60000000u
+
+/* Connections at once, as far as our descriptors reach: what stays of them is
+ * for the loop itself and for the leaf and control socket of each run. */
+#define CLIENT_MAX 1024u
+#define FDS_RESERVED 64u
+#define FDS_PER_RUN 8u
 
 int server_watch(struct server *s, struct source *src, uint32_t events)
 {
@@ -84,6 +94,18 @@ static int open_signals(struct server *s, struct err *e)
 	return 0;
 }
 
+static uint32_t client_max(const struct config *c)
+{
+	const rlim_t reserved =
+	    FDS_RESERVED + FDS_PER_RUN * (rlim_t)c->concurrency;
+	struct rlimit l;
+
+	if (getrlimit(RLIMIT_NOFILE, &l) != 0 || l.rlim_cur <= reserved)
+		return 1;
+	l.rlim_cur -= reserved;
+	return l.rlim_cur < CLIENT_MAX ? (uint32_t)l.rlim_cur : CLIENT_MAX;
+}
+
 static int server_open(struct server *s, struct err *e)
 {
 	const struct config *c = s->config;
@@ -94,6 +116,7 @@ static int server_open(struct server *s, struct err *e)
 	    (rc = listen_open(
 		 c->runner_socket, &s->listen.fd, &s->lock_fd, e)) < 0 ||
 	    (rc = cgroup_open(c->cgroup, &s->cgroup, e)) < 0 ||
+	    (rc = cgroup_lock(s->cgroup, &s->subtree_lock_fd, e)) < 0 ||
 	    (rc = cgroup_sweep(s->cgroup, e)) < 0 ||
 	    (rc = open_signals(s, e)) < 0)
 		return rc;
@@ -116,7 +139,7 @@ static void server_close(struct server *s)
 
 	client_refuse_all(s, "the service is shutting down");
 	client_bury(s);
-	if (s->cgroup != NULL && cgroup_sweep(s->cgroup, &e) < 0)
+	if (s->subtree_lock_fd >= 0 && cgroup_sweep(s->cgroup, &e) < 0)
 		log_error("%s", e.msg);
 	cgroup_close(s->cgroup);
 	if (s->listen.fd >= 0)
@@ -125,6 +148,7 @@ static void server_close(struct server *s)
 	close_fd(s->signal.fd);
 	close_fd(s->epoll_fd);
 	close_fd(s->lock_fd);
+	close_fd(s->subtree_lock_fd);
 	registry_free(s->registry);
 	peers_free(&s->peers);
 }
@@ -143,7 +167,8 @@ static void drain(struct server *s)
 		client_refuse_all(s, "the service is shutting down");
 		return;
 	}
-	s->drain_deadline_us = clock_us();
+	if (!s->abandoned)
+		s->drain_deadline_us = clock_us();
 }
 
 static void signal_event(struct server *s)
@@ -230,10 +255,15 @@ static bool drained(struct server *s)
 		return false;
 	if (TAILQ_EMPTY(&s->workers))
 		return true;
-	if (clock_us() >= s->drain_deadline_us) {
-		worker_abandon_all(s);
-		s->drain_deadline_us = UINT64_MAX;
+	if (clock_us() < s->drain_deadline_us)
+		return false;
+	if (s->abandoned) {
+		log_error("ending with children that do not end");
+		return true;
 	}
+	worker_abandon_all(s);
+	s->abandoned = true;
+	s->drain_deadline_us = clock_us() + ABANDON_US;
 	return false;
 }
 
@@ -258,6 +288,7 @@ int server_run(const struct config *config, struct err *e)
 	    .listen = {.kind = SOURCE_LISTEN, .fd = -1},
 	    .signal = {.kind = SOURCE_SIGNAL, .fd = -1},
 	    .lock_fd = -1,
+	    .subtree_lock_fd = -1,
 	    .epoll_fd = -1,
 	    .begun_us = clock_us(),
 	    .accept_again_us = UINT64_MAX};
@@ -267,6 +298,7 @@ int server_run(const struct config *config, struct err *e)
 	TAILQ_INIT(&s.workers);
 	admit_init(
 	    &s.admit, config->concurrency, config->acquire_wait_ms, QUEUE_MAX);
+	s.client_max = client_max(config);
 	rc = server_open(&s, e);
 	if (rc == 0) {
 		log_info("listening at %s, %u slots", config->runner_socket,

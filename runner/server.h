@@ -8,7 +8,7 @@
 /*
  * The runner's event loop: clients, admission, supervisors, health, counters.
  * Returns 0 after a clean end (SIGTERM, SIGINT), negative errno when it could
- * not start. config_path is read again at SIGHUP (registry only).
+ * not start. SIGHUP reads the registry again.
  */
 int server_run(const struct config *config, struct err *e);
 

@@ -76,20 +76,23 @@ struct server {
 	struct admit admit;
 	struct source listen;
 	struct source signal;
-	int lock_fd;
+	int lock_fd; /* of the socket */
+	int subtree_lock_fd;
 	int epoll_fd;
 	TAILQ_HEAD(clients, client) clients;
 	TAILQ_HEAD(workers, worker) workers;
 	uint32_t client_count;
+	uint32_t client_max;
 	uint64_t begun_us; /* with the serial: a leaf's name */
 	uint64_t leaf_serial;
 	struct runner_status status; /* counters */
 	enum health health;
-	char health_reason[200];
+	char health_reason[sizeof(((struct err *)0)->msg)];
 	bool probing;
 	uint64_t next_probe_us; /* UINT64_MAX: none due */
 	uint64_t accept_again_us; /* after EMFILE; UINT64_MAX: accepting */
 	bool draining;
+	bool abandoned; /* supervisors were told to end */
 	uint64_t drain_deadline_us;
 };
 

@@ -46,7 +46,7 @@
 
 /* An out-of-memory notice comes before the kill is counted: look again. */
 #define OOM_RECHECK_US 5000u
-#define OOM_RECHECKS 40u
+#define OOM_RECHECK_FOR_US 200000u
 
 #define LOG_TAIL 2048u
 #define DESTROY_MS 5000u
@@ -117,7 +117,7 @@ static void oom_event(struct run *r)
 	if (run_check_oom(r))
 		return;
 	/* v1 tells when memory is out, which may come to nothing. */
-	r->oom_rechecks = OOM_RECHECKS;
+	r->oom_recheck_until_us = clock_us() + OOM_RECHECK_FOR_US;
 }
 
 static void deadline_passed(struct run *r)
@@ -194,7 +194,7 @@ static uint64_t next_wake_us(const struct run *r)
 {
 	uint64_t recheck = clock_us() + OOM_RECHECK_US;
 
-	if (r->oom_rechecks > 0 && recheck < r->deadline_us)
+	if (recheck < r->oom_recheck_until_us && recheck < r->deadline_us)
 		return recheck;
 	return r->deadline_us;
 }
@@ -211,7 +211,7 @@ static void run_loop(struct run *r)
 			return;
 		}
 		poll_handle(r, fds);
-		if (r->oom_rechecks > 0 && --r->oom_rechecks > 0)
+		if (clock_us() < r->oom_recheck_until_us)
 			(void)run_check_oom(r);
 		if (clock_us() >= r->deadline_us)
 			deadline_passed(r);
@@ -325,10 +325,14 @@ static void answer(struct run *r)
 	} else if (r->order->job != NULL) {
 		put_result(r);
 	}
-	if (r->order->client_fd >= 0) {
-		flush_client(r);
-		(void)shutdown(r->order->client_fd, SHUT_RDWR);
-	}
+	if (r->order->client_fd < 0)
+		return;
+	/* The answer first, then the end of what the program left running: a
+	 * client that takes its time does not keep it alive. */
+	(void)client_write(r);
+	sandbox_kill(&r->box);
+	flush_client(r);
+	(void)shutdown(r->order->client_fd, SHUT_RDWR);
 }
 
 static int set_limits(const struct run_order *o, struct err *e)
@@ -393,8 +397,9 @@ int supervisor_main(const struct run_order *order)
 	run_loop(&r);
 	answer(&r);
 	report(&r);
-	sandbox_done(&r.box);
-	rc = leaf_destroy(order->leaf, DESTROY_MS, &e);
+	rc = sandbox_done(&r.box, DESTROY_MS, &e);
+	if (rc == 0)
+		rc = leaf_destroy(order->leaf, DESTROY_MS, &e);
 	if (rc < 0)
 		log_error("%s", e.msg);
 	buf_free(&r.to_guest);

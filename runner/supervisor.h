@@ -24,7 +24,7 @@ struct run_report {
 	uint32_t end; /* enum run_end */
 	uint64_t boot_us;
 	uint64_t run_us;
-	char why[200]; /* when failed */
+	char why[sizeof(((struct err *)0)->msg)]; /* when failed */
 };
 
 /* One run. Everything is borrowed for the life of the supervisor process. */

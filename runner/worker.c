@@ -30,12 +30,13 @@ static void close_loop(const struct server *s, int keep)
 	(void)close(s->signal.fd);
 	(void)close(s->listen.fd);
 	(void)close(s->lock_fd);
-	TAILQ_FOREACH(c, &s->clients, link)
-	if (c->source.fd >= 0 && c->source.fd != keep)
-		(void)close(c->source.fd);
-	TAILQ_FOREACH(w, &s->workers, link)
-	if (w->source.fd >= 0)
-		(void)close(w->source.fd);
+	(void)close(s->subtree_lock_fd);
+	TAILQ_FOREACH (c, &s->clients, link)
+		if (c->source.fd >= 0 && c->source.fd != keep)
+			(void)close(c->source.fd);
+	TAILQ_FOREACH (w, &s->workers, link)
+		if (w->source.fd >= 0)
+			(void)close(w->source.fd);
 }
 
 /* A child of its own session: a terminal's Ctrl-C is for the runner, which ends
@@ -265,9 +266,9 @@ void worker_reap(struct server *s)
 	while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
 		struct worker *w;
 
-		TAILQ_FOREACH(w, &s->workers, link)
-		if (w->pid == pid)
-			break;
+		TAILQ_FOREACH (w, &s->workers, link)
+			if (w->pid == pid)
+				break;
 		if (w != NULL)
 			worker_ended(s, w, status);
 	}
@@ -277,7 +278,7 @@ void worker_abandon_all(struct server *s)
 {
 	struct worker *w;
 
-	TAILQ_FOREACH(w, &s->workers, link)
-	if (w->source.fd >= 0)
-		(void)shutdown(w->source.fd, SHUT_RDWR);
+	TAILQ_FOREACH (w, &s->workers, link)
+		if (w->source.fd >= 0)
+			(void)shutdown(w->source.fd, SHUT_RDWR);
 }

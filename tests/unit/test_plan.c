@@ -77,6 +77,23 @@ static void test_source_and_args(void **state)
 	guest_job_done(&g);
 }
 
+static void test_source_is_no_option(void **state)
+{
+	char *run[] = {(char[]){"/run"}, (char[]){"{source}"}, NULL};
+	const struct runtime rt = {.run = run};
+	struct job_file files[] = {{blob("-c"), blob("")}};
+	struct job job = {.files = files, .file_count = 1};
+	cleanup_buf struct buf frame = {0};
+	struct guest_job g;
+
+	(void)state;
+	job.limits.pids = 1;
+	job.limits.output_bytes = LIMIT_OUTPUT_MIN;
+	plan(&rt, &job, &frame, &g);
+	assert_blob(g.run[1], "./-c");
+	guest_job_done(&g);
+}
+
 static void test_env_overrides(void **state)
 {
 	char *run[] = {(char[]){"/run"}, NULL};
@@ -168,6 +185,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_source_and_args),
+	    cmocka_unit_test(test_source_is_no_option),
 	    cmocka_unit_test(test_env_overrides),
 	    cmocka_unit_test(test_bundle),
 	    cmocka_unit_test(test_runsc_argv),
