@@ -38,8 +38,7 @@ static int check_path(const char *path, struct err *e)
 {
 	struct sockaddr_un a;
 	struct stat st;
-	cleanup_fd
-	int fd = -1;
+	cleanup_fd int fd = -1;
 	int r = fill_address(&a, path, e);
 
 	if (r < 0)
@@ -89,8 +88,7 @@ int listen_at(
 {
 	struct listener l = {.fd = -1, .path = path};
 	char name[sizeof(((struct sockaddr_un *)NULL)->sun_path) + 32];
-	cleanup_fd
-	int fd = -1;
+	cleanup_fd int fd = -1;
 	mode_t old;
 	int r = check_path(path, e);
 

@@ -73,8 +73,7 @@ static int setup_session(struct err *e)
 static int write_proc(const char *path, const char *text, struct err *e)
 {
 	const size_t len = strlen(text);
-	cleanup_fd
-	int fd = open(path, O_WRONLY | O_CLOEXEC);
+	cleanup_fd int fd = open(path, O_WRONLY | O_CLOEXEC);
 
 	if (fd < 0 || write(fd, text, len) != (ssize_t)len)
 		return err_sys(e, errno, "%s", path);

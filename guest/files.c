@@ -29,8 +29,8 @@ static int make_folders(const char *path, char *rest, struct err *e)
 static int write_content(
     const char *path, const struct blob *content, struct err *e)
 {
-	cleanup_fd
-	int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+	cleanup_fd int fd =
+	    open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
 	size_t done = 0;
 
 	if (fd < 0)

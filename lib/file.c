@@ -55,8 +55,7 @@ static int read_all(int fd, size_t max, struct buf *out, struct err *e)
 int file_read(int dirfd, const char *name, int flags, size_t max,
     struct buf *out, struct err *e)
 {
-	cleanup_fd
-	int fd = -1;
+	cleanup_fd int fd = -1;
 	int r;
 
 	fd = openat(

@@ -103,8 +103,7 @@ static int allow_path(
     int ruleset, const struct harden_path *p, uint64_t known, struct err *e)
 {
 	struct landlock_path_beneath_attr rule = {0};
-	cleanup_fd
-	int fd = open(p->path, O_PATH | O_CLOEXEC);
+	cleanup_fd int fd = open(p->path, O_PATH | O_CLOEXEC);
 	struct stat st;
 
 	if (fd < 0 && (errno == ENOENT || errno == ENOTDIR))
@@ -127,8 +126,7 @@ static int allow_path(
 int harden_files(const struct harden_path *paths, size_t n, struct err *e)
 {
 	struct landlock_ruleset_attr attr = {0};
-	cleanup_fd
-	int ruleset = -1;
+	cleanup_fd int ruleset = -1;
 	uint64_t known;
 	int r = known_rights(&known, e);
 

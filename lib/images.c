@@ -166,8 +166,7 @@ static int check_digest(const struct images *im, const char *name,
     const struct lock_line *line, struct err *e)
 {
 	cleanup_buf struct buf text = {0};
-	cleanup_free
-	char *file = NULL;
+	cleanup_free char *file = NULL;
 	size_t len;
 	int r;
 

@@ -31,8 +31,7 @@
 static int read_boot_id(char ret[RATE_BOOT_LEN], struct err *e)
 {
 	static const char path[] = "/proc/sys/kernel/random/boot_id";
-	cleanup_fd
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
 
 	if (fd < 0)
 		return err_sys(e, errno, "%s", path);
@@ -66,8 +65,7 @@ static bool is_ours(int fd)
 static int try_open(const char *path, const char *boot_id,
     struct rate_file **ret, struct err *e)
 {
-	cleanup_fd
-	int fd = -1;
+	cleanup_fd int fd = -1;
 	struct rate_file *f;
 
 	fd =
@@ -129,10 +127,8 @@ static int init_file(int fd, const char *boot_id, struct err *e)
 /* Called under the directory's lock. */
 static int replace(const char *path, const char *boot_id, struct err *e)
 {
-	cleanup_free
-	char *tmp = NULL;
-	cleanup_fd
-	int fd = -1;
+	cleanup_free char *tmp = NULL;
+	cleanup_fd int fd = -1;
 	int r;
 
 	if (asprintf(&tmp, "%s.new", path) < 0) {
@@ -182,8 +178,7 @@ static int lock_directory(int fd, struct err *e)
 
 static int map_or_make(const char *path, struct rate_file **ret, struct err *e)
 {
-	cleanup_fd
-	int lock = -1;
+	cleanup_fd int lock = -1;
 	char boot_id[RATE_BOOT_LEN];
 	int r;
 

@@ -46,8 +46,7 @@ static int is_yaml(const struct dirent *d)
 static int add_file(
     struct registry *r, const char *dir, const char *name, struct err *e)
 {
-	cleanup_free
-	char *path = NULL;
+	cleanup_free char *path = NULL;
 	struct runtime *runtimes;
 
 	if (r->count >= FILES_MAX)
