@@ -229,6 +229,7 @@ strip_tree() {
 enter_root() {
 	local node
 
+	mkdir -p "$root"/{proc,dev,tmp}
 	mount --bind "$root" "$root"
 	mount -t proc proc "$root/proc"
 	mount -t tmpfs -o mode=755 tmpfs "$root/dev"

@@ -29,10 +29,10 @@ version=1.37
 packages=(busybox-static)
 variant=extract
 finish() { put greeting /etc/greeting; }
-reports() { in_root /bin/busybox | sed -n '1s/^BusyBox v\\([0-9]*\\.[0-9]*\\).*/\\1/p'; }
+reports() { in_root /usr/bin/busybox | sed -n '1s/^BusyBox v\\([0-9]*\\.[0-9]*\\).*/\\1/p'; }
 check() {
-    expect "the user" 65534 "$(in_root /bin/busybox id -u)"
-    ! in_root /bin/busybox touch /x 2>/dev/null || die "can write"
+    expect "the user" 65534 "$(in_root /usr/bin/busybox id -u)"
+    ! in_root /usr/bin/busybox touch /etc/x 2>/dev/null || die "can write"
 }
 """
 
