@@ -27,7 +27,7 @@ WARN := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion \
 	-Wformat=2 -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith \
 	-Wcast-qual -Wwrite-strings -Wundef -Wvla -Wswitch-enum \
 	-Wimplicit-fallthrough -Wnull-dereference -Wno-missing-field-initializers
-IS_GCC := $(shell $(CC) -dM -E - </dev/null | grep -q __clang__ || echo 1)
+IS_GCC := $(shell $(CC) -dM -E - </dev/null 2>/dev/null | grep -q __clang__ || echo 1)
 ifeq ($(IS_GCC),1)
 WARN += -Wduplicated-cond -Wduplicated-branches -Wlogical-op -Wjump-misses-init
 HARDEN_GCC := -ftrivial-auto-var-init=zero
