@@ -71,12 +71,12 @@ expect() {	# WHAT, EXPECTED, GOT
 
 # --- Debian -------------------------------------------------------------------
 
-# The mirror that this machine's apt has for Debian itself.
+# The mirror that this machine's apt has for Debian itself.  apt says where it
+# would look for the packages' lists, whether it has them already or not.
 find_mirror() {
 	local codename release uri found=''
 
 	codename=$(. /etc/os-release && echo "${VERSION_CODENAME-}")
-	# shellcheck disable=SC2016 # for apt
 	while read -r release uri; do
 		case $release in
 		"$codename")
@@ -87,8 +87,8 @@ find_mirror() {
 			found=${found:-$uri}
 			;;
 		esac
-	done < <(apt-get indextargets --format '$(RELEASE) $(REPO_URI)' \
-		'Created-By: Packages' 'Component: main' 2>/dev/null)
+	done < <(apt-get update --print-uris 2>/dev/null |
+		sed -n "s|^'\(.*\)/dists/\([^/]*\)/main/binary-.*|\2 \1|p")
 	if [[ $found == mirror+file:* ]]; then
 		found=$(awk '/^[a-z]+:/ { print $1; exit }' \
 			"${found#mirror+file:}")
