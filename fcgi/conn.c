@@ -21,8 +21,6 @@
 /* Bytes behind a request that are kept while it is served. */
 #define PENDING_MAX (64u * 1024)
 
-#define READ_SIZE (64u * 1024)
-
 struct conn_io {
 	struct out out; /* first: the callbacks cast back */
 	FCGX_Request request;
@@ -75,13 +73,12 @@ static int take(struct conn *c, const uint8_t *data, size_t len, struct err *e)
 	return c->in.state == RECORD_DONE && c->in.header_len == 0;
 }
 
-int conn_read(struct conn *c, struct err *e)
+int conn_read(struct conn *c, uint8_t scratch[CONN_SCRATCH], struct err *e)
 {
-	uint8_t data[READ_SIZE];
-	ssize_t n = recv(c->fd, data, sizeof(data), MSG_DONTWAIT);
+	ssize_t n = recv(c->fd, scratch, CONN_SCRATCH, MSG_DONTWAIT);
 
 	if (n > 0)
-		return take(c, data, (size_t)n, e);
+		return take(c, scratch, (size_t)n, e);
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return 0;
 	if (n < 0)

@@ -16,6 +16,7 @@ struct conn {
 	int fd; /* blocking; writes time out (SO_SNDTIMEO) */
 	struct record_in in;
 	struct buf pending; /* bytes behind the request at hand */
+	bool watched; /* in the loop's epoll set, if disarmed */
 	uint64_t since_ms; /* idle, or reading a request, since then */
 	struct conn *prev; /* the loop's list */
 	struct conn *next;
@@ -27,12 +28,15 @@ int conn_setup(struct err *e);
 int conn_new(int fd, struct conn **ret); /* takes fd */
 void conn_free(struct conn *c); /* and closes */
 
+/* Memory for conn_read(), one for each thread that calls it. */
+#define CONN_SCRATCH (64u * 1024)
+
 /*
  * Reads what is there, without waiting. 1 when a request is whole, 0 when more
  * is needed, negative when the connection is to be closed (-ECONNRESET: the
  * peer closed it between two requests).
  */
-int conn_read(struct conn *c, struct err *e);
+int conn_read(struct conn *c, uint8_t scratch[CONN_SCRATCH], struct err *e);
 
 /* Makes the connection ready for its next request. 1 when that one is whole
  * already, 0, or negative as conn_read(). */

@@ -213,12 +213,12 @@ static void set_log_level(const struct app *app)
 		log_init(PROGRAM, (enum log_level)level);
 }
 
-/* Threads share few heaps, and give back what a large request took. */
+/* Threads share few heaps; what a large request takes goes back when it ends. */
 static void tune_malloc(void)
 {
 	(void)mallopt(M_ARENA_MAX, 2);
 	(void)mallopt(M_TRIM_THRESHOLD, 256 * 1024);
-	(void)mallopt(M_MMAP_THRESHOLD, 256 * 1024);
+	(void)mallopt(M_MMAP_THRESHOLD, 64 * 1024);
 }
 
 static int run_server(struct app *app, const struct options *o)

@@ -38,6 +38,7 @@ struct pool {
 	int event_fd;
 	struct worker *workers;
 	unsigned worker_count; /* with a thread */
+	struct worker here; /* of pool_serve_here() */
 };
 
 static struct conn *pop(struct pool *p)
@@ -115,6 +116,14 @@ static void *work(void *arg)
 	return NULL;
 }
 
+bool pool_serve_here(struct pool *p, struct conn *c)
+{
+	if (serve(&p->here, c))
+		return true;
+	conn_free(c);
+	return false;
+}
+
 int pool_fd(const struct pool *p)
 {
 	return p->event_fd;
@@ -141,21 +150,12 @@ size_t pool_count(struct pool *p)
 	return atomic_load(&p->count);
 }
 
-static int start_worker(struct pool *p, struct worker *w,
-    const pthread_attr_t *attr, struct app *app, struct err *e)
+static int init_worker(
+    struct pool *p, struct worker *w, struct app *app, struct err *e)
 {
-	int r;
-
 	w->pool = p;
 	exchange_init(&w->exchange, app);
-	r = conn_io_new(&w->io, e);
-	if (r < 0)
-		return r;
-	r = pthread_create(&w->thread, attr, work, w);
-	if (r == 0)
-		return 0;
-	conn_io_free(w->io);
-	return err_sys(e, r, "cannot start thread %u", p->worker_count + 1);
+	return conn_io_new(&w->io, e);
 }
 
 static int start_workers(
@@ -167,10 +167,22 @@ static int start_workers(
 	if (r != 0)
 		return err_sys(e, r, "pthread_attr_init");
 	(void)pthread_attr_setstacksize(&attr, STACK_SIZE);
-	for (; r >= 0 && p->worker_count < threads; p->worker_count += r == 0)
-		r = start_worker(
-		    p, &p->workers[p->worker_count], &attr, app, e);
+	while (r == 0 && p->worker_count < threads) {
+		struct worker *w = &p->workers[p->worker_count];
+
+		r = init_worker(p, w, app, e);
+		if (r < 0)
+			break;
+		r = pthread_create(&w->thread, &attr, work, w);
+		if (r == 0)
+			p->worker_count++;
+		else
+			conn_io_free(w->io);
+	}
 	(void)pthread_attr_destroy(&attr);
+	if (r > 0)
+		return err_sys(
+		    e, r, "cannot start thread %u", p->worker_count + 1);
 	return r;
 }
 
@@ -188,7 +200,7 @@ int pool_start(
 	p->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (p->workers == NULL || p->event_fd < 0)
 		r = err_sys(e, errno, "the threads");
-	else
+	else if ((r = init_worker(p, &p->here, app, e)) == 0)
 		r = start_workers(p, threads, app, e);
 	if (r < 0) {
 		pool_stop(p);
@@ -211,6 +223,9 @@ void pool_stop(struct pool *p)
 		conn_io_free(w->io);
 		exchange_done(&w->exchange);
 	}
+	if (p->here.io != NULL)
+		conn_io_free(p->here.io);
+	exchange_done(&p->here.exchange);
 	if (p->event_fd >= 0)
 		(void)close(p->event_fd);
 	(void)pthread_cond_destroy(&p->filled);

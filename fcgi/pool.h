@@ -2,6 +2,7 @@
 #ifndef ISOBOX_FCGI_POOL_H
 #define ISOBOX_FCGI_POOL_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "fcgi/app.h"
@@ -20,6 +21,10 @@ int pool_start(
 
 /* Hands over a connection whose request is whole. */
 void pool_push(struct pool *p, struct conn *c);
+
+/* Serves the request in the calling thread, always the same one: for what never
+ * waits. True when the connection goes on; else it is closed. */
+bool pool_serve_here(struct pool *p, struct conn *c);
 
 /* Readable when connections come back for their next request. */
 int pool_fd(const struct pool *p);

@@ -59,6 +59,26 @@ static bool take_length(const uint8_t **p, const uint8_t *end, size_t *ret)
 	return true;
 }
 
+/* A name-value pair; the value follows the name. */
+struct pair {
+	const uint8_t *name;
+	size_t name_len;
+	size_t value_len;
+};
+
+/* The pair at *p, which moves behind it. */
+static bool take_pair(const uint8_t **p, const uint8_t *end, struct pair *ret)
+{
+	if (!take_length(p, end, &ret->name_len) ||
+	    !take_length(p, end, &ret->value_len) ||
+	    ret->name_len > (size_t)(end - *p) ||
+	    ret->value_len > (size_t)(end - *p) - ret->name_len)
+		return false;
+	ret->name = *p;
+	*p += ret->name_len + ret->value_len;
+	return true;
+}
+
 static void refuse_params(struct record_in *in, const char *why)
 {
 	in->refused = why;
@@ -70,28 +90,37 @@ static void refuse_params(struct record_in *in, const char *why)
 static int check_params(struct record_in *in, struct err *e)
 {
 	const uint8_t *p = in->params.data;
-	const uint8_t *end;
+	const uint8_t *end = p != NULL ? p + in->params.len : NULL;
 	unsigned count = 0;
-	size_t name_len;
-	size_t value_len;
+	struct pair pair;
 
-	if (in->params.len == 0)
-		return 0;
-	end = p + in->params.len;
-	while (p != end) {
-		if (!take_length(&p, end, &name_len) ||
-		    !take_length(&p, end, &value_len) ||
-		    name_len > (size_t)(end - p) ||
-		    value_len > (size_t)(end - p) - name_len || name_len == 0)
+	for (; p != end; count++) {
+		if (!take_pair(&p, end, &pair) || pair.name_len == 0)
 			return broken(e, "FCGI_PARAMS: a length does not fit");
-		if (memchr(p, '\0', name_len + value_len) != NULL)
+		if (memchr(pair.name, '\0', pair.name_len + pair.value_len) !=
+		    NULL)
 			return broken(e, "FCGI_PARAMS: NUL in a parameter");
-		p += name_len + value_len;
-		count++;
 	}
 	if (count > LIMIT_PARAM_COUNT)
 		refuse_params(in, "too many request headers");
 	return 0;
+}
+
+const uint8_t *record_find(
+    const struct record_in *in, const char *name, size_t *ret_len)
+{
+	const uint8_t *p = in->params.data;
+	const uint8_t *end = p != NULL ? p + in->params.len : NULL;
+	size_t len = strlen(name);
+	struct pair pair;
+
+	while (p != end && take_pair(&p, end, &pair)) {
+		if (pair.name_len != len || memcmp(pair.name, name, len) != 0)
+			continue;
+		*ret_len = pair.value_len;
+		return pair.name + len;
+	}
+	return NULL;
 }
 
 static int begin_record(const struct record_in *in, struct err *e)

@@ -61,6 +61,11 @@ struct record_in {
 ssize_t record_put(
     struct record_in *in, const uint8_t *data, size_t len, struct err *e);
 
+/* The value of the first parameter called name of a request whose parameters are
+ * whole; NULL when there is none. No NUL follows. */
+const uint8_t *record_find(
+    const struct record_in *in, const char *name, size_t *ret_len);
+
 /* The head of the whole request in a form that libfcgi reads safely, at most
  * LIMIT_PARAMS bytes: without parameters when these were refused. */
 void record_head(const struct record_in *in, struct buf *out);

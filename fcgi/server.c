@@ -2,6 +2,7 @@
 #include "fcgi/server.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +14,6 @@
 #include "fcgi/clock.h"
 #include "fcgi/conn.h"
 #include "fcgi/pool.h"
-#include "lib/cleanup.h"
 #include "lib/log.h"
 
 /*
@@ -30,6 +30,7 @@
 #define PAUSE_MS 100u /* when descriptors are out */
 #define TICK_MS 20 /* while something must be asked again */
 #define SWEEP_MS 1000
+#define TRIM_MS 5000
 #define EVENTS 64
 #define ACCEPTS 64 /* in a row, then others have their turn */
 
@@ -44,9 +45,12 @@ struct server {
 	bool accepting; /* the listener is in the epoll set */
 	uint64_t accept_again_ms;
 	uint64_t swept_ms;
+	bool served; /* since memory was given back */
+	uint64_t trimmed_ms;
 	bool draining;
 	uint64_t drain_until_ms;
 	bool cut; /* draining is over, done or not */
+	uint8_t scratch[CONN_SCRATCH];
 };
 
 static bool is_idle(const struct conn *c)
@@ -61,9 +65,18 @@ static int watch(struct server *s, int fd, void *tag, uint32_t events)
 	return epoll_ctl(s->epoll_fd, EPOLL_CTL_ADD, fd, &ev) < 0 ? -errno : 0;
 }
 
-static void unwatch(struct server *s, int fd)
+/* One event of a connection disarms it: most requests come whole, and are then
+ * a worker's without another system call. */
+static int arm(struct server *s, struct conn *c)
 {
-	(void)epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
+	struct epoll_event ev = {
+	    .events = EPOLLIN | EPOLLONESHOT, .data.ptr = c};
+	int op = c->watched ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
+
+	if (epoll_ctl(s->epoll_fd, op, c->fd, &ev) < 0)
+		return -errno;
+	c->watched = true;
+	return 0;
 }
 
 static void insert(struct server *s, struct conn *c)
@@ -89,15 +102,34 @@ static void drop(struct server *s, struct conn *c)
 	conn_free(c);
 }
 
-/* What conn_read() or conn_next() said of a connection in no list. */
-static void place(struct server *s, struct conn *c, int r, const struct err *e)
+/* Whether the request is for /healthz: liveness is told from memory, and also
+ * when all threads are at work. */
+static bool is_liveness(const struct conn *c)
 {
+	static const char path[] = "/healthz";
+	size_t len;
+	const uint8_t *uri = record_find(&c->in, "REQUEST_URI", &len);
+
+	return uri != NULL && len >= sizeof(path) - 1 &&
+	       memcmp(uri, path, sizeof(path) - 1) == 0 &&
+	       (len == sizeof(path) - 1 || uri[sizeof(path) - 1] == '?') &&
+	       c->in.body_len == 0;
+}
+
+/* What conn_read() or conn_next() said of a connection in no list. */
+static void place(struct server *s, struct conn *c, int r, struct err *e)
+{
+	while (r > 0 && is_liveness(c)) {
+		if (!pool_serve_here(s->pool, c))
+			return;
+		r = conn_next(c, e);
+	}
 	if (r > 0) {
+		s->served = true;
 		pool_push(s->pool, c);
 		return;
 	}
-	if (r == 0 && !(s->draining && is_idle(c)) &&
-	    watch(s, c->fd, c, EPOLLIN) == 0) {
+	if (r == 0 && !(s->draining && is_idle(c)) && arm(s, c) == 0) {
 		c->since_ms = clock_ms();
 		insert(s, c);
 		return;
@@ -111,14 +143,13 @@ static void on_conn(struct server *s, struct conn *c)
 {
 	bool was_idle = is_idle(c);
 	struct err e;
-	int r = conn_read(c, &e);
+	int r = conn_read(c, s->scratch, &e);
 
-	if (r == 0) {
+	if (r == 0 && arm(s, c) == 0) {
 		if (was_idle)
 			c->since_ms = clock_ms();
 		return;
 	}
-	unwatch(s, c->fd);
 	take_out(s, c);
 	place(s, c, r, &e);
 }
@@ -140,7 +171,8 @@ static void on_returned(struct server *s)
 static void stop_accepting(struct server *s, uint64_t pause_ms)
 {
 	if (s->accepting)
-		unwatch(s, s->listener->fd);
+		(void)epoll_ctl(
+		    s->epoll_fd, EPOLL_CTL_DEL, s->listener->fd, NULL);
 	s->accepting = false;
 	s->accept_again_ms = clock_ms() + pause_ms;
 }
@@ -177,7 +209,7 @@ static void on_new(struct server *s, int fd)
 
 	if (conn_new(fd, &c) < 0)
 		return;
-	r = conn_read(c, &e);
+	r = conn_read(c, s->scratch, &e);
 	place(s, c, r, &e);
 }
 
@@ -254,9 +286,23 @@ static void sweep(struct server *s, uint64_t now)
 	s->swept_ms = now;
 }
 
+/* Gives the system back what a rush of large requests took: free(3) keeps what
+ * lies below the top of a heap. */
+static void trim(struct server *s, uint64_t now)
+{
+	if (now - s->trimmed_ms < TRIM_MS || pool_count(s->pool) > 0)
+		return;
+	(void)malloc_trim(0);
+	s->served = false;
+	s->trimmed_ms = now;
+}
+
 static void on_time(struct server *s)
 {
 	uint64_t now = clock_ms();
+
+	if (s->served)
+		trim(s, now);
 
 	if (now - s->swept_ms >= SWEEP_MS)
 		sweep(s, now);
@@ -270,7 +316,7 @@ static int next_tick(const struct server *s)
 {
 	if (s->draining || !s->accepting)
 		return TICK_MS;
-	return s->waiting_count > 0 ? SWEEP_MS : -1;
+	return s->waiting_count > 0 || s->served ? SWEEP_MS : -1;
 }
 
 /* One round. What may close other connections, one of which may have an event in
@@ -356,19 +402,26 @@ int server_block_signals(sigset_t *ret, struct err *e)
 int server_run(struct app *app, struct listener *listener,
     const sigset_t *signals, struct err *e)
 {
-	struct server s = {
-	    .app = app, .listener = listener, .epoll_fd = -1, .signal_fd = -1};
+	struct server *s = calloc(1, sizeof(*s));
 	int r;
 
-	s.waiting.prev = s.waiting.next = &s.waiting;
-	r = prepare(&s, signals, e);
+	if (s == NULL) {
+		listen_close(listener);
+		return err_sys(e, ENOMEM, "the event loop");
+	}
+	s->app = app;
+	s->listener = listener;
+	s->epoll_fd = s->signal_fd = -1;
+	s->waiting.prev = s->waiting.next = &s->waiting;
+	r = prepare(s, signals, e);
 	if (r < 0)
 		listen_close(listener);
 	else
-		r = loop(&s);
-	if (s.signal_fd >= 0)
-		(void)close(s.signal_fd);
-	if (s.epoll_fd >= 0)
-		(void)close(s.epoll_fd);
+		r = loop(s);
+	if (s->signal_fd >= 0)
+		(void)close(s->signal_fd);
+	if (s->epoll_fd >= 0)
+		(void)close(s->epoll_fd);
+	free(s);
 	return r;
 }
