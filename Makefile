@@ -264,6 +264,7 @@ install: all
 	install -D -m 644 -t $(DESTDIR)$(LIBEXECDIR)/check tools/check/*.bash
 	cp -R registry/. $(DESTDIR)$(DATADIR)/registry/
 	cp -R playground/. $(DESTDIR)$(DATADIR)/playground/
+	cp VERSION $(DESTDIR)$(DATADIR)/
 	$(Q)$(foreach f,$(wildcard docs/llms.txt docs/openapi.yaml),\
 	    cp $(f) $(DESTDIR)$(DATADIR)/ &&) true
 	chmod -R u=rwX,go=rX $(DESTDIR)$(DATADIR)
