@@ -9,9 +9,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "fcgi/clock.h"
 #include "fcgi/exchange.h"
 #include "fcgi/text.h"
+#include "lib/clock.h"
 #include "lib/log.h"
 
 #define PATH_SHOWN 256u /* bytes of a path */

@@ -9,8 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "fcgi/clock.h"
 #include "fcgi/exchange.h"
+#include "lib/clock.h"
 #include "lib/limits.h"
 #include "lib/log.h"
 

@@ -5,10 +5,10 @@
 #include <string.h>
 
 #include "fcgi/accesslog.h"
-#include "fcgi/clock.h"
 #include "fcgi/metrics.h"
 #include "fcgi/response.h"
 #include "fcgi/router.h"
+#include "lib/clock.h"
 
 /* Scratch memory that a worker keeps. */
 #define KEEP_MAX (16u * 1024)

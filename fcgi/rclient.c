@@ -9,7 +9,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "fcgi/clock.h"
+#include "lib/clock.h"
 
 #define READ_SIZE (64u * 1024)
 

@@ -4,12 +4,12 @@
 #include <errno.h>
 #include <string.h>
 
-#include "fcgi/clock.h"
 #include "fcgi/exchange.h"
 #include "fcgi/rclient.h"
 #include "fcgi/response.h"
 #include "fcgi/result.h"
 #include "fcgi/sse.h"
+#include "lib/clock.h"
 #include "lib/log.h"
 #include "lib/utf8.h"
 

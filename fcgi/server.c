@@ -11,9 +11,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "fcgi/clock.h"
 #include "fcgi/conn.h"
 #include "fcgi/pool.h"
+#include "lib/clock.h"
 #include "lib/log.h"
 
 /*

@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-#include "fcgi/clock.h"
 #include "fcgi/text.h"
+#include "lib/clock.h"
 
 /* Three writes in 60 ms every 500: known after 560 ms at the latest. */
 #define BURST_EVERY_MS 440u

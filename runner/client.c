@@ -12,8 +12,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "lib/clock.h"
 #include "lib/log.h"
-#include "runner/clock.h"
 #include "runner/server_int.h"
 
 #define FIRST_FRAME_US 5000000u

@@ -4,9 +4,9 @@
 #include <errno.h>
 #include <unistd.h>
 
+#include "lib/clock.h"
 #include "lib/job.h"
 #include "lib/utf8.h"
-#include "runner/clock.h"
 #include "runner/run.h"
 
 static void forward_output(

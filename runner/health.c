@@ -7,8 +7,8 @@
 #include <errno.h>
 #include <stdio.h>
 
+#include "lib/clock.h"
 #include "lib/log.h"
-#include "runner/clock.h"
 #include "runner/server_int.h"
 
 #define PROBE_RETRY_US 5000000u

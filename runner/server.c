@@ -17,8 +17,8 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "lib/clock.h"
 #include "lib/log.h"
-#include "runner/clock.h"
 #include "runner/server_int.h"
 
 #define EVENTS_AT_ONCE 32

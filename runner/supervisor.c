@@ -23,8 +23,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "lib/clock.h"
 #include "lib/log.h"
-#include "runner/clock.h"
 #include "runner/plan.h"
 #include "runner/run.h"
 
@@ -203,7 +203,7 @@ static void run_loop(struct run *r)
 {
 	while (r->end == RUN_END_NONE) {
 		struct pollfd fds[POLL_COUNT];
-		struct timespec wait = clock_until(next_wake_us(r));
+		struct timespec wait = clock_left(next_wake_us(r));
 
 		poll_set(r, fds);
 		if (ppoll(fds, POLL_COUNT, &wait, NULL) < 0 && errno != EINTR) {
@@ -228,7 +228,7 @@ static void drain_guest(struct run *r)
 	/* no descriptor: it was never started */
 	while (r->box.out_fd >= 0 && !r->guest_eof && clock_us() < until) {
 		struct pollfd p = {r->box.out_fd, POLLIN, 0};
-		struct timespec wait = clock_until(until);
+		struct timespec wait = clock_left(until);
 
 		if (ppoll(&p, 1, &wait, NULL) > 0)
 			guest_read(r);
@@ -290,7 +290,7 @@ static void flush_client(struct run *r)
 	while (client_write(r) && r->to_client.len > 0 && clock_us() < until) {
 		struct pollfd p[2] = {{r->order->client_fd, POLLOUT, 0},
 		    {r->order->control_fd, POLLIN, 0}};
-		struct timespec wait = clock_until(until);
+		struct timespec wait = clock_left(until);
 
 		(void)ppoll(p, 2, &wait, NULL);
 		if ((p[0].revents & (POLLHUP | POLLERR)) || p[1].revents != 0)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef ISOBOX_FCGI_CLOCK_H
-#define ISOBOX_FCGI_CLOCK_H
+#ifndef ISOBOX_CLOCK_H
+#define ISOBOX_CLOCK_H
 
 #include <limits.h>
 #include <stdint.h>
@@ -9,7 +9,7 @@
 /* Time that never jumps (CLOCK_MONOTONIC), for deadlines and durations. */
 static inline uint64_t clock_us(void)
 {
-	struct timespec now;
+	struct timespec now = {0};
 
 	(void)clock_gettime(CLOCK_MONOTONIC, &now);
 	return (uint64_t)now.tv_sec * 1000000u + (uint64_t)now.tv_nsec / 1000u;
@@ -28,6 +28,16 @@ static inline int clock_left_ms(uint64_t deadline_ms)
 	if (deadline_ms <= now)
 		return 0;
 	return deadline_ms - now > INT_MAX ? INT_MAX : (int)(deadline_ms - now);
+}
+
+/* The same in microseconds, as ppoll(2) takes it. */
+static inline struct timespec clock_left(uint64_t deadline_us)
+{
+	uint64_t now = clock_us();
+	uint64_t left = deadline_us > now ? deadline_us - now : 0;
+
+	return (struct timespec){.tv_sec = (time_t)(left / 1000000u),
+	    .tv_nsec = (long)(left % 1000000u) * 1000};
 }
 
 #endif
