@@ -34,7 +34,7 @@ struct config {
 	/* The sandbox (isobox-runner). */
 	bool allow_network;
 	char *runsc; /* path of the runsc program */
-	char *runsc_platform; /* systrap, ptrace or kvm */
+	char *runsc_platform; /* systrap or ptrace */
 	char *init_path; /* the guest's isobox-init */
 	uint32_t sandbox_overhead_mb; /* on top of memoryBytes */
 	uint32_t boot_timeout_ms; /* a sandbox not up by then failed */

@@ -60,7 +60,7 @@ const struct config_key config_keys[] = {
 	PATH(runsc, "RUNSC", PATH_LEN_MAX, NULL,
 	    "the runsc program; not set: /usr/local/bin/runsc or "
 	    "/usr/bin/runsc"),
-	CHOICE(runsc_platform, "RUNSC_PLATFORM", "systrap|ptrace|kvm",
+	CHOICE(runsc_platform, "RUNSC_PLATFORM", "systrap|ptrace",
 	    "systrap", "how gVisor takes over system calls"),
 	PATH(init_path, "INIT", PATH_LEN_MAX, ISOBOX_LIBEXECDIR "/isobox-init",
 	    "the program that is PID 1 in a sandbox"),

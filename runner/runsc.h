@@ -9,7 +9,7 @@
 
 /*
  * The arguments of `runsc run`, NULL-terminated. Pure; the strings are static or
- * borrowed. `platform` is systrap, ptrace or kvm. platform_flag holds the text
+ * borrowed. `platform` is systrap or ptrace. platform_flag holds the text
  * of one flag and lives as long as argv.
  */
 void runsc_argv(const char *platform, char platform_flag[64],

@@ -80,7 +80,7 @@ static void file_is_read(void **state)
 				     "require_auth: true\n"
 				     "api_key: \"k,1\"\n"
 				     "runsc: '/opt/run sc'\n"
-				     "runsc_platform: kvm\n"
+				     "runsc_platform: ptrace\n"
 				     "access_log: \"\"\n"
 				     "cgroup: /isobox\n"
 				     "allowed_users:\n  - www-data\n  - 1000\n"
@@ -93,7 +93,7 @@ static void file_is_read(void **state)
 	assert_true(c->require_auth);
 	assert_int_equal(c->key_count, 1);
 	assert_string_equal(c->runsc, "/opt/run sc");
-	assert_string_equal(c->runsc_platform, "kvm");
+	assert_string_equal(c->runsc_platform, "ptrace");
 	assert_string_equal(c->access_log, "");
 	assert_string_equal(c->cgroup, "/isobox");
 	assert_string_equal(c->allowed_users[0], "www-data");
@@ -154,9 +154,9 @@ static void bad_files_name_line_key_and_what_is_allowed(void **state)
 	    {"require_auth: maybe\n", {":1: require_auth: ", "true, on, yes"}},
 	    {"require_auth: \"true\"\n", {":1: require_auth: ", "must be"}},
 	    {"runsc_platform: gvisor\n",
-		{":1: runsc_platform: ", "systrap|ptrace|kvm"}},
-	    {"runsc_platform: systrap|ptrace\n", {"systrap|ptrace|kvm"}},
-	    {"runsc_platform: sys\n", {"systrap|ptrace|kvm"}},
+		{":1: runsc_platform: ", "systrap|ptrace"}},
+	    {"runsc_platform: systrap|ptrace\n", {"systrap|ptrace"}},
+	    {"runsc_platform: sys\n", {"systrap|ptrace"}},
 	    {"log_level: verbose\n", {"error|warn|info|debug"}},
 	    {"images_dir: images\n", {":1: images_dir: ", "absolute path"}},
 	    {"images_dir: \"\"\n", {":1: images_dir: ", "absolute path"}},
