@@ -400,11 +400,12 @@ class Store(Case):
         self.tool("remove", "one", status=1)
 
     def test_lock_is_sorted_and_well_formed(self):
-        for name in ("z", "B", "a.b", "one-2"):
+        for name in ("z", "B", "a.b", "one-2", "1.0", "1.00"):
             self.tool("import", name, self.at("x"))
         text = self.read("images.lock")
         self.assertRegex(text, r"\A([0-9a-f]{64}  [A-Za-z0-9._-]+\n)+\Z")
         names = [line.split()[1] for line in text.splitlines()]
+        self.assertEqual(len(names), 7)
         self.assertEqual(names, sorted(names))
 
     def test_stale_work_is_removed(self):
@@ -477,6 +478,9 @@ class Build(Case):
         # An imported image is nobody's to build again.
         self.tool("import", "tiny", archives.make_tar(self.at("x"), ROOTFS))
         self.assertIn("is there and right", self.tool("build", "tiny"))
+        # It needs no recipe either.
+        os.unlink(os.path.join(self.registry, "images/tiny/recipe"))
+        self.assertIn("is there and right", self.tool("build", "--all"))
 
     def test_refusals(self):
         for change, words in (
