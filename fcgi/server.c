@@ -145,7 +145,7 @@ static void on_conn(struct server *s, struct conn *c)
 	struct err e;
 	int r = conn_read(c, s->scratch, &e);
 
-	if (r == 0 && arm(s, c) == 0) {
+	if (r == 0 && !(s->draining && is_idle(c)) && arm(s, c) == 0) {
 		if (was_idle)
 			c->since_ms = clock_ms();
 		return;
@@ -236,10 +236,12 @@ static void on_accept(struct server *s)
 	}
 }
 
+/* Who has connected, or sent something, has a request under way. */
 static void start_draining(struct server *s)
 {
 	struct conn *next;
 
+	on_accept(s);
 	stop_accepting(s, 0);
 	listen_close(s->listener);
 	s->draining = true;
@@ -247,7 +249,7 @@ static void start_draining(struct server *s)
 	for (struct conn *c = s->waiting.next; c != &s->waiting; c = next) {
 		next = c->next;
 		if (is_idle(c))
-			drop(s, c);
+			on_conn(s, c);
 	}
 	log_info("ending; %zu requests finish first",
 	    s->waiting_count + pool_count(s->pool));
