@@ -225,6 +225,7 @@ static int wait_ms(const struct server *s)
 	uint64_t due = client_deadline_us(s);
 	uint64_t now = clock_us();
 
+	due = min_us(due, worker_deadline_us(s));
 	due = min_us(due, s->accept_again_us);
 	if (!s->probing && !s->draining)
 		due = min_us(due, s->next_probe_us);
@@ -240,6 +241,7 @@ static void timers(struct server *s)
 	uint64_t now = clock_us();
 
 	client_timeouts(s, now);
+	worker_timeouts(s, now);
 	health_probe_due(s, now);
 	if (now >= s->accept_again_us) {
 		s->accept_again_us = UINT64_MAX;

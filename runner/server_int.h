@@ -57,6 +57,7 @@ struct worker {
 	enum worker_kind kind;
 	bool holds_slot;
 	pid_t pid;
+	uint64_t deadline_us; /* then it is killed; UINT64_MAX: it was */
 	struct leaf *leaf;
 	struct run_report report;
 	bool has_report;
@@ -117,6 +118,9 @@ int worker_probe(struct server *s, const struct runtime *rt, struct err *e);
 void worker_event(struct server *s, struct worker *w);
 /* After SIGCHLD: takes all ended children. */
 void worker_reap(struct server *s);
+/* Kills children that hang: not even their end may wait for them. */
+void worker_timeouts(struct server *s, uint64_t now_us);
+uint64_t worker_deadline_us(const struct server *s);
 /* Lets go of all supervisors, which then end what they hold. */
 void worker_abandon_all(struct server *s);
 

@@ -51,6 +51,9 @@
 #define LOG_TAIL 2048u
 #define DESTROY_MS 5000u
 
+/* What all these bounds may be late by together, on a busy host. */
+#define LATE_US 10000000u
+
 void run_end(struct run *r, enum run_end end, const char *why)
 {
 	if (r->end != RUN_END_NONE)
@@ -379,6 +382,16 @@ static void report(const struct run *r)
 
 	(void)snprintf(rep.why, sizeof rep.why, "%s", r->why);
 	(void)send(r->order->control_fd, &rep, sizeof rep, MSG_NOSIGNAL);
+}
+
+uint64_t supervisor_max_us(const struct run_order *o)
+{
+	uint64_t ms = o->config->boot_timeout_ms;
+
+	if (o->job != NULL)
+		ms += o->job->limits.wall_time_ms;
+	ms += 2 * DESTROY_MS; /* the sandbox, then the leaf */
+	return ms * 1000 + DRAIN_US + FLUSH_US + LATE_US;
 }
 
 int supervisor_main(const struct run_order *order)

@@ -45,4 +45,8 @@ struct run_order {
  */
 int supervisor_main(const struct run_order *order);
 
+/* How long that may take at most, in microseconds: a supervisor that is still
+ * there hangs, or somebody has stopped it. */
+uint64_t supervisor_max_us(const struct run_order *order);
+
 #endif

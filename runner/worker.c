@@ -2,7 +2,8 @@
 /*
  * The runner's children. A supervisor removes its own leaf; when one was killed
  * a janitor does it, so that the loop never waits. A slot is free again when
- * nothing of its sandbox is left.
+ * nothing of its sandbox is left. Both have bounds of their own for all that they
+ * do; who is still there after that was stopped or hangs, and is killed.
  */
 #include <errno.h>
 #include <signal.h>
@@ -14,10 +15,12 @@
 #include <unistd.h>
 
 #include "lib/cleanup.h"
+#include "lib/clock.h"
 #include "lib/log.h"
 #include "runner/server_int.h"
 
 #define JANITOR_MS 20000u
+#define JANITOR_MAX_US (2u * JANITOR_MS * 1000u)
 
 /* In a child: nothing of the loop may be kept open, or a peer would wait for an
  * end of file that never comes. `keep` is the one client that stays. */
@@ -135,6 +138,7 @@ static int fork_supervisor(struct server *s, struct run_order *order,
 		(void)close(control[0]);
 		goto fail;
 	}
+	w->deadline_us = clock_us() + supervisor_max_us(order);
 	w->source.fd = control[0];
 	w->holds_slot = kind == WORKER_RUN;
 	TAILQ_INSERT_TAIL(&s->workers, w, link);
@@ -191,6 +195,7 @@ static void become_janitor(struct server *s, struct worker *w)
 	}
 	w->kind = WORKER_JANITOR;
 	w->pid = pid;
+	w->deadline_us = clock_us() + JANITOR_MAX_US;
 }
 
 void worker_event(struct server *s, struct worker *w)
@@ -272,6 +277,30 @@ void worker_reap(struct server *s)
 		if (w != NULL)
 			worker_ended(s, w, status);
 	}
+}
+
+void worker_timeouts(struct server *s, uint64_t now_us)
+{
+	struct worker *w;
+
+	TAILQ_FOREACH (w, &s->workers, link) {
+		if (now_us < w->deadline_us)
+			continue;
+		log_error("child %d is late with its end; killing it", w->pid);
+		(void)kill(w->pid, SIGKILL);
+		w->deadline_us = UINT64_MAX;
+	}
+}
+
+uint64_t worker_deadline_us(const struct server *s)
+{
+	uint64_t first = UINT64_MAX;
+	const struct worker *w;
+
+	TAILQ_FOREACH (w, &s->workers, link)
+		if (w->deadline_us < first)
+			first = w->deadline_us;
+	return first;
 }
 
 void worker_abandon_all(struct server *s)

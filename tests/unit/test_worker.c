@@ -20,6 +20,7 @@
 static char leaf_name[80]; /* of the newest */
 static struct run_report health_seen;
 static unsigned doubts;
+static bool hanging;
 
 /* ---- what worker.c calls ------------------------------------------------ */
 
@@ -27,8 +28,16 @@ int supervisor_main(const struct run_order *order)
 {
 	const struct run_report r = {.end = RUN_END_EXIT, .boot_us = 7};
 
+	if (hanging)
+		(void)raise(SIGSTOP);
 	(void)send(order->control_fd, &r, sizeof r, MSG_NOSIGNAL);
 	return 0;
+}
+
+uint64_t supervisor_max_us(const struct run_order *order)
+{
+	(void)order;
+	return 50000;
 }
 
 int leaf_create(
@@ -142,6 +151,25 @@ static void test_no_event_of_a_freed_worker(void **state)
 	(void)close(copy);
 }
 
+/* Stopped, it would never end; its slot comes back all the same. */
+static void test_who_hangs_is_killed(void **state)
+{
+	struct server *s = *state;
+	const struct worker *w;
+
+	hanging = true;
+	start_probe(s);
+	hanging = false;
+	w = TAILQ_FIRST(&s->workers);
+	assert_true(worker_deadline_us(s) == w->deadline_us);
+	worker_timeouts(s, w->deadline_us - 1);
+	assert_true(w->deadline_us != UINT64_MAX);
+	worker_timeouts(s, w->deadline_us);
+	assert_true(worker_deadline_us(s) == UINT64_MAX);
+	reap_all(s); /* its janitor, too */
+	assert_int_equal(health_seen.end, RUN_END_NONE);
+}
+
 static void test_no_leaf_name_comes_twice(void **state)
 {
 	struct server *s = *state;
@@ -169,6 +197,8 @@ int main(void)
 		test_report_is_not_lost, setup, teardown),
 	    cmocka_unit_test_setup_teardown(
 		test_no_event_of_a_freed_worker, setup, teardown),
+	    cmocka_unit_test_setup_teardown(
+		test_who_hangs_is_killed, setup, teardown),
 	    cmocka_unit_test_setup_teardown(
 		test_no_leaf_name_comes_twice, setup, teardown),
 	};
