@@ -78,9 +78,13 @@ static int report_not_run(
     struct init *i, const char *name, int why, struct err *e)
 {
 	char text[512];
-	int n = snprintf(text, sizeof(text), "isobox: cannot run %.400s: %s\n",
-	    name, strerror(why));
+	int n;
 
+	/* gVisor says so of an argument of 128 KiB or more, too. */
+	if (why == ENAMETOOLONG && strlen(name) <= LIMIT_NAME)
+		why = E2BIG;
+	n = snprintf(text, sizeof(text), "isobox: cannot run %.400s: %s\n",
+	    name, strerror(why));
 	i->exit.exit_code = why == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT_RUN;
 	return control_send(
 	    &i->control, PROTO_GUEST_STDERR, text, (size_t)n, e);

@@ -16,6 +16,12 @@
 #include "lib/log.h"
 #include "runner/server_int.h"
 
+#define READ_SIZE (64u * 1024)
+
+/* Frames of all who have not been started together. A web side that keeps to the
+ * API's 256 KiB a body is far below; a broken one could fill our memory. */
+#define HELD_MAX (128u << 20)
+
 #define FIRST_FRAME_US 5000000u
 #define EMFILE_PAUSE_US 100000u
 
@@ -38,6 +44,7 @@ static void client_close(struct server *s, struct client *c)
 	}
 	c->source.fd = -1;
 	c->dead = true;
+	s->held_bytes -= c->in.len;
 }
 
 void client_bury(struct server *s)
@@ -238,10 +245,15 @@ void client_event(struct server *s, struct client *c, uint32_t events)
 		client_close(s, c);
 		return;
 	}
-	room = buf_reserve(&c->in, 64u * 1024);
-	n = room != NULL ? read(c->source.fd, room, 64u * 1024) : 0;
+	room = buf_reserve(&c->in, READ_SIZE);
+	n = room != NULL ? read(c->source.fd, room, READ_SIZE) : 0;
 	if (n > 0) {
 		c->in.len += (size_t)n;
+		s->held_bytes += (size_t)n;
+		if (s->held_bytes > HELD_MAX) {
+			client_full(s, c);
+			return;
+		}
 		client_frame(s, c);
 	} else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
 		client_close(s, c);

@@ -84,6 +84,7 @@ struct server {
 	TAILQ_HEAD(workers, worker) workers;
 	uint32_t client_count;
 	uint32_t client_max;
+	size_t held_bytes; /* in the clients' buffers */
 	uint64_t begun_us; /* with the serial: a leaf's name */
 	uint64_t leaf_serial;
 	struct runner_status status; /* counters */
