@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcgiapp.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -12,11 +11,19 @@
 #include <unistd.h>
 
 #include "lib/cleanup.h"
+#include "lib/clock.h"
 #include "lib/limits.h"
 
 /* A client that takes nothing for so long is given up: a front server that
  * passes on what it gets stops reading when its client does. */
 #define SEND_TIMEOUT_S 30
+
+/* One that takes a little now and then is given up as well, when an answer has
+ * waited for it so long in all: a thread is not held for a whole afternoon. */
+#define WAIT_MAX_US (30u * 1000000u)
+
+/* What libfcgi gets at once, so that the time is looked at between. */
+#define PIECE (16u * 1024)
 
 /* Bytes behind a request that are kept while it is served. */
 #define PENDING_MAX (64u * 1024)
@@ -27,6 +34,7 @@ struct conn_io {
 	int pipe[2];
 	struct buf head;
 	struct conn *conn; /* being served */
+	uint64_t waited_us; /* in writes, for this answer */
 };
 
 int conn_setup(struct err *e)
@@ -121,18 +129,26 @@ static bool aborted(struct out *o)
 	       record_is_abort(&c->in, c->pending.data, c->pending.len);
 }
 
+static int count_wait(struct conn_io *io, uint64_t begun_us)
+{
+	io->waited_us += clock_us() - begun_us;
+	return io->waited_us > WAIT_MAX_US ? -1 : 0;
+}
+
 static int write_out(struct out *o, const void *data, size_t len)
 {
 	struct conn_io *io = (struct conn_io *)o;
 	const char *p = data;
 
 	while (len > 0) {
-		int n = len < INT_MAX ? (int)len : INT_MAX;
+		size_t n = len < PIECE ? len : PIECE;
+		uint64_t begun_us = clock_us();
 
-		if (FCGX_PutStr(p, n, io->request.out) < 0)
+		if (FCGX_PutStr(p, (int)n, io->request.out) < 0 ||
+		    count_wait(io, begun_us) < 0)
 			return -1;
 		p += n;
-		len -= (size_t)n;
+		len -= n;
 	}
 	return 0;
 }
@@ -141,8 +157,9 @@ static int write_out(struct out *o, const void *data, size_t len)
 static int flush_out(struct out *o)
 {
 	struct conn_io *io = (struct conn_io *)o;
+	uint64_t begun_us = clock_us();
 
-	if (FCGX_FFlush(io->request.out) < 0)
+	if (FCGX_FFlush(io->request.out) < 0 || count_wait(io, begun_us) < 0)
 		return -1;
 	return FCGX_GetError(io->request.out) == 0 ? 0 : -1;
 }
@@ -260,6 +277,7 @@ int conn_begin(struct conn_io *io, struct conn *c, char ***ret_envp,
 		return r;
 	io->request.ipcFd = c->fd;
 	io->conn = c;
+	io->waited_us = 0;
 	io->out.watch_fd = c->fd;
 	io->out.watch_events = POLLIN | POLLRDHUP;
 	io->out.gone = false;

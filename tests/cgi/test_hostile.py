@@ -283,14 +283,16 @@ class Slow(ServiceCase):
 
     def test_slow_peers(self):
         """Side by side, since each waits for half a minute: one who sends a
-        request bit by bit, one who sends a body so, one who reads nothing."""
+        request bit by bit, one who sends a body so, one who reads nothing,
+        one who takes a sip now and then."""
         self.runner.on_run = lambda c: run_ok(c, b"\0" * 262144)
         big = json.dumps({"language": "py", "code": "",
                           "limits": {"outputBytes": 262144}})
         whole = fc.message("POST", "/execute", BODY + " " * 1000)
-        head, body, deaf = (fc.Connection(self.service.socket, 60)
-                            for _ in range(3))
+        head, body, deaf, sip = (fc.Connection(self.service.socket, 60)
+                                 for _ in range(4))
         deaf.send(fc.message("POST", "/execute", big))
+        sip.send(fc.message("POST", "/execute", big))
         body.send(whole[:-1000])
         begun = time.monotonic()
         for i in range(200):  # never silent for long
@@ -299,16 +301,17 @@ class Slow(ServiceCase):
                 break
             self.assertEqual(self.service.request("GET", "/healthz").status,
                              200)
+            sip.sock.recv(512)
             time.sleep(0.2)
         self.assertTrue(28 < time.monotonic() - begun < 33)
         self.assertIsNone(head.response())
         self.assertIsNone(body.response())
         self.service.wait_for(lambda: "a request was not whole after 30 s" in
                               self.service.log(), "reason")
-        self.service.wait_for(lambda: any(
+        self.service.wait_for(lambda: 2 == sum(
             "clientGone" in e["flags"] for e in self.service.access_log()),
-            "end of the deaf one's request", 10)
-        for c in (head, body, deaf):
+            "ends of the requests of those who do not read", 40)
+        for c in (head, body, deaf, sip):
             c.close()
 
     @staticmethod
