@@ -15,6 +15,7 @@ import glob
 import grp
 import os
 import pwd
+import re
 import shutil
 import socket
 import subprocess
@@ -34,7 +35,12 @@ WEB_USER = "isobox-web"
 FRONT_USER = "www-data"
 PROGRAMS = ("isobox-runner", "isobox.fcgi", "isobox-init")
 PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
-MEMORY_CAP = 6 << 30
+# Of all runs together: what four of the largest need, if the host has it.
+MEMORY_CAP = min(6 << 30, os.sysconf("SC_PHYS_PAGES")
+                 * os.sysconf("SC_PAGE_SIZE") * 3 // 4)
+# AddressSanitizer ends a program, UBSan only says so.
+COMPLAINT = re.compile(r"Sanitizer|runtime error:")
+SANITIZED = os.path.basename(BUILD) == "asan"
 PREFIX = "isobox-test-"
 OWNER = "owner"  # file with the pid of the test that a service belongs to
 SHARED = ("/tmp", "/var/tmp", "/run", "/dev/shm")
@@ -265,16 +271,33 @@ class Service:
         return "\n".join(text)
 
     def stop(self):
-        """Ends all; the exit status of runner and fcgi. Removes everything."""
+        """Ends all and removes everything; SIGTERM must end our programs with
+        status 0, and no sanitizer may have complained."""
         end(self.front)
         for process in self.extra:
             end(process)
-        status = end(self.runner), end(self.fcgi)
+        wrong = ["%s ended with status %d" % (name, status)
+                 for name, status in (("isobox-runner", end(self.runner)),
+                                      ("isobox.fcgi", end(self.fcgi)))
+                 if status]
+        wrong += self.complaints()
+        logs = self.logs() if wrong else ""
         self.subtree.remove()
         shutil.rmtree(self.base, ignore_errors=True)
         if self in _running:
             _running.remove(self)
-        return status
+        if wrong:
+            raise AssertionError("\n".join(wrong + [logs]))
+
+    def complaints(self):
+        found = []
+        for name in ("runner.log", "fcgi.log"):
+            try:
+                with open(self.path("log", name), errors="replace") as f:
+                    found += [line for line in f if COMPLAINT.search(line)]
+            except FileNotFoundError:
+                continue
+        return found
 
     # What is there, and what is left.
 
@@ -378,14 +401,18 @@ def usage(pid):
         for line in f:
             key, value = line.split(":", 1)
             fields[key] = value
-    return (len(os.listdir("/proc/%d/fd" % pid)),
-            int(fields["Threads"]), int(fields["VmRSS"].split()[0]))
+    # AddressSanitizer keeps what was freed for a while.
+    rss = 0 if SANITIZED else int(fields["VmRSS"].split()[0])
+    return (len(os.listdir("/proc/%d/fd" % pid)), int(fields["Threads"]), rss)
 
 
 def sweep():
     """Also after Ctrl-C, when unittest cleans up nothing."""
     for service in list(_running):
-        service.stop()
+        try:
+            service.stop()
+        except AssertionError as e:
+            print(e)
 
 
 def sweep_stale():
