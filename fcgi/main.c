@@ -251,6 +251,9 @@ static int run_server(struct app *app, const struct options *o)
 		listen_close(&listener);
 		die("%s", e.msg);
 	}
+	if (geteuid() == 0)
+		log_warn("running as root, and needs no privilege at all: "
+			 "give it a user of its own");
 	app_log_missing(app);
 	log_info("version " ISOBOX_VERSION ", listening at %s",
 	    o->listen_path != NULL ? o->listen_path : "descriptor 0");

@@ -23,7 +23,8 @@
  * sender holds a thread.
  */
 
-#define CONN_MAX 1024u /* front servers open one for each request */
+/* Front servers open one for each request. Each may hold a body: 256 MiB. */
+#define CONN_MAX 1024u
 #define IDLE_MAX_MS 300000u /* longer than fronts keep theirs */
 #define REQUEST_MAX_MS 30000u /* for a request to arrive whole */
 #define DRAIN_MAX_MS 30000u

@@ -2,6 +2,7 @@
 #include "fcgi/uri.h"
 
 #include <errno.h>
+#include <sodium.h>
 #include <stdbool.h>
 #include <string.h>
 #include <strings.h>
@@ -10,17 +11,6 @@
 static int malformed(struct err *e, const char *what)
 {
 	return err_set(e, ERR_INVALID_REQUEST, EINVAL, "%s", what);
-}
-
-static int hex_value(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	if (c >= 'a' && c <= 'f')
-		return c - 'a' + 10;
-	if (c >= 'A' && c <= 'F')
-		return c - 'A' + 10;
-	return -1;
 }
 
 /* Decodes s[0..len) into out, which has room for out_size bytes and gets a NUL.
@@ -36,12 +26,12 @@ static ssize_t decode(
 		if (n + 1 >= out_size)
 			return -1;
 		if (c == '%') {
-			int high = i + 1 < len ? hex_value(s[i + 1]) : -1;
-			int low = i + 2 < len ? hex_value(s[i + 2]) : -1;
+			unsigned char byte;
 
-			if (high < 0 || low < 0)
+			if (len - i < 3 || sodium_hex2bin(&byte, 1, s + i + 1,
+					       2, NULL, NULL, NULL) != 0)
 				return -1;
-			c = (char)(high << 4 | low);
+			c = (char)byte;
 			i += 2;
 		} else if (plus && c == '+') {
 			c = ' ';
