@@ -12,6 +12,7 @@ PROGRAM = """import sys, time
 print("first ü", flush=True)
 time.sleep(3)
 print("problem", file=sys.stderr, flush=True)
+time.sleep(1)  # two pipes: what comes at once comes in any order
 print("<b>last</b>", input())
 sys.exit(3)
 """
