@@ -4,8 +4,10 @@
 #include <errno.h>
 #include <fcgiapp.h>
 #include <fcntl.h>
+#include <linux/sockios.h>
 #include <poll.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <unistd.h>
@@ -104,6 +106,13 @@ int conn_next(struct conn *c, struct err *e)
 	c->pending = (struct buf){0};
 	record_reset(&c->in);
 	return take(c, pending.data, pending.len, e);
+}
+
+bool conn_has_room(const struct conn *c)
+{
+	int unread;
+
+	return ioctl(c->fd, SIOCOUTQ, &unread) == 0 && unread == 0;
 }
 
 /* Half a request behind this one is none of our business yet, but an abort is.

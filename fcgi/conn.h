@@ -42,6 +42,10 @@ int conn_read(struct conn *c, uint8_t scratch[CONN_SCRATCH], struct err *e);
  * already, 0, or negative as conn_read(). */
 int conn_next(struct conn *c, struct err *e);
 
+/* Whether a small answer can be written without waiting: the peer has read all
+ * that it got before. */
+bool conn_has_room(const struct conn *c);
+
 /*
  * One thread's use of libfcgi, which decodes the parameters and frames the
  * answer. It reads the checked head from a pipe, so it cannot read a byte more,

@@ -120,7 +120,7 @@ static bool is_liveness(const struct conn *c)
 /* What conn_read() or conn_next() said of a connection in no list. */
 static void place(struct server *s, struct conn *c, int r, struct err *e)
 {
-	while (r > 0 && is_liveness(c)) {
+	while (r > 0 && is_liveness(c) && conn_has_room(c)) {
 		if (!pool_serve_here(s->pool, c))
 			return;
 		r = conn_next(c, e);
@@ -306,7 +306,6 @@ static void on_time(struct server *s)
 
 	if (s->served)
 		trim(s, now);
-
 	if (now - s->swept_ms >= SWEEP_MS)
 		sweep(s, now);
 	if (s->draining && now >= s->drain_until_ms)

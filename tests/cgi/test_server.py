@@ -213,6 +213,20 @@ class Connections(ServiceCase):
             for i in range(20):
                 self.assertEqual(c.response().status, 200 if i % 2 else 404)
 
+    def test_who_reads_nothing_does_not_stop_the_others(self):
+        """Liveness is answered by the thread that all depend on."""
+        with fcgi_client.Connection(self.service.socket) as deaf:
+            deaf.sock.settimeout(0.5)
+            try:
+                for _ in range(2000):
+                    deaf.send(fcgi_client.message("GET", "/healthz", flags=1))
+            except TimeoutError:
+                pass
+            begun = time.monotonic()
+            for uri in ("/healthz", "/runtimes"):
+                self.assertEqual(self.service.request("GET", uri).status, 200)
+            self.assertLess(time.monotonic() - begun, 2)
+
     def test_byte_by_byte(self):
         data = fcgi_client.message("POST", "/execute", BODY)
         with fcgi_client.Connection(self.service.socket) as c:
