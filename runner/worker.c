@@ -263,17 +263,24 @@ static void worker_ended(struct server *s, struct worker *w, int status)
 	worker_free(s, w);
 }
 
+static struct worker *find_worker(const struct server *s, pid_t pid)
+{
+	struct worker *w;
+
+	TAILQ_FOREACH (w, &s->workers, link)
+		if (w->pid == pid)
+			return w;
+	return NULL;
+}
+
 void worker_reap(struct server *s)
 {
 	int status;
 	pid_t pid;
 
 	while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
-		struct worker *w;
+		struct worker *w = find_worker(s, pid);
 
-		TAILQ_FOREACH (w, &s->workers, link)
-			if (w->pid == pid)
-				break;
 		if (w != NULL)
 			worker_ended(s, w, status);
 	}
@@ -281,7 +288,7 @@ void worker_reap(struct server *s)
 
 void worker_timeouts(struct server *s, uint64_t now_us)
 {
-	struct worker *w;
+	struct worker *w = NULL;
 
 	TAILQ_FOREACH (w, &s->workers, link) {
 		if (now_us < w->deadline_us)
