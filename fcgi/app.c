@@ -82,7 +82,7 @@ void app_log_missing(struct app *app)
 {
 	struct shared *s = shared_slot_get(&app->catalog);
 
-	catalog_log_missing((const struct catalog *)s);
+	registry_log_missing(((const struct catalog *)s)->registry);
 	shared_put(s);
 }
 

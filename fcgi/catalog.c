@@ -51,17 +51,6 @@ static void put_runtimes(struct buf *out, const struct registry *registry)
 	buf_putc(out, ']');
 }
 
-void catalog_log_missing(const struct catalog *c)
-{
-	for (size_t i = 0; i < c->registry->count; i++) {
-		const struct runtime *r = &c->registry->runtimes[i];
-
-		if (!r->available)
-			log_warn("%s %s is not offered: %s", r->name,
-			    r->version, r->why);
-	}
-}
-
 /* A text that lacks is left out: it is documentation, not the service. */
 static void read_text(const char *dir, const char *name, struct buf *out)
 {

@@ -25,7 +25,4 @@ struct catalog {
 int catalog_load(
     const struct config *config, struct catalog **ret, struct err *e);
 
-/* A line in the log for each language that is not offered, and why. */
-void catalog_log_missing(const struct catalog *c);
-
 #endif

@@ -307,7 +307,7 @@ static int check_config(const struct options *o)
 		die("%s", e.msg);
 	}
 	config_print(config);
-	catalog_log_missing(catalog);
+	registry_log_missing(catalog->registry);
 	shared_put(&catalog->shared);
 	config_free(config);
 	return EXIT_SUCCESS;

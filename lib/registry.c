@@ -11,6 +11,7 @@
 #include "lib/buf.h"
 #include "lib/cleanup.h"
 #include "lib/images.h"
+#include "lib/log.h"
 #include "lib/runtime.h"
 #include "lib/utf8.h"
 
@@ -342,4 +343,13 @@ const struct runtime *registry_find(const struct registry *r, const char *name,
 	else
 		(void)unknown_language(name, name_len, e);
 	return NULL;
+}
+
+void registry_log_missing(const struct registry *r)
+{
+	for (size_t i = 0; i < r->count; i++)
+		if (!r->runtimes[i].available)
+			log_warn("%s %s is not offered: %s",
+			    r->runtimes[i].name, r->runtimes[i].version,
+			    r->runtimes[i].why);
 }

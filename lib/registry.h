@@ -61,4 +61,7 @@ void registry_free(struct registry *r);
 const struct runtime *registry_find(const struct registry *r, const char *name,
     size_t name_len, const char *version, size_t version_len, struct err *e);
 
+/* A warning in the log for each runtime that is not available, with the reason. */
+void registry_log_missing(const struct registry *r);
+
 #endif

@@ -48,15 +48,6 @@ int server_watch(struct server *s, struct source *src, uint32_t events)
 		   : -errno;
 }
 
-static void log_runtimes(const struct registry *r)
-{
-	for (size_t i = 0; i < r->count; i++)
-		if (!r->runtimes[i].available)
-			log_warn("%s %s is not offered: %s",
-			    r->runtimes[i].name, r->runtimes[i].version,
-			    r->runtimes[i].why);
-}
-
 static int load_registry(struct server *s, struct err *e)
 {
 	struct registry *fresh = NULL;
@@ -67,7 +58,7 @@ static int load_registry(struct server *s, struct err *e)
 		return rc;
 	registry_free(s->registry);
 	s->registry = fresh;
-	log_runtimes(fresh);
+	registry_log_missing(fresh);
 	return 0;
 }
 
