@@ -19,8 +19,6 @@ B ?= build
 CC ?= cc
 PKG_CONFIG ?= pkg-config
 
-PKGS := json-c yaml-0.1 sqlite3 libcurl libsodium libarchive libxml-2.0 \
-	libseccomp
 LIB_PKGS := json-c yaml-0.1 libsodium libseccomp
 
 WARN := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion \
