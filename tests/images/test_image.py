@@ -521,7 +521,8 @@ class Build(Case):
 
     def test_interrupted(self):
         """Whenever it is, nothing remains: no file, process or mount."""
-        for sig, seconds in ((signal.SIGINT, 1.0), (signal.SIGTERM, 3.0),
+        for sig, seconds in ((signal.SIGINT, 1.0), (signal.SIGTERM, 2.0),
+                             (signal.SIGTERM, 3.0), (signal.SIGINT, 4.0),
                              (signal.SIGHUP, 6.0)):
             run = subprocess.Popen(self.argv("build", "tiny"),
                                    stdout=subprocess.PIPE, text=True,
