@@ -288,7 +288,9 @@ def main():
         print("\n".join(SUITES))
         return
     names = select(sys.argv[1:])
-    for sig in (signal.SIGTERM, signal.SIGHUP):
+    # SIGINT, too: where it is ignored when we start (in the background of a
+    # shell), the programs under test would ignore it as well.
+    for sig in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(sig, interrupted)
     os.chdir(REPO)
     shutil.rmtree(LOGS, ignore_errors=True)
