@@ -6,24 +6,30 @@
 
 readonly CONTROLLERS=(memory pids cpu)
 
-# group_top CONTROLLER: mount point, and the root that is mounted there; v1's
-# hierarchy of it, or (v2) the tree.
-group_top() {
-	awk -v c="$1" '{
+# Of each controller's v1 hierarchy, and of "v2": where it is mounted, and which
+# part of it that is.
+declare -A mount_point=() mount_root=()
+
+find_mounts() {
+	local key point root
+	while read -r key point root; do
+		[ -z "${mount_point[$key]-}" ] || continue
+		mount_point[$key]=$point
+		mount_root[$key]=$root
+	done < <(awk '{
 		for (i = 7; $i != "-"; i++) ;
-		v2 = $(i + 1) == "cgroup2"
-		v1 = $(i + 1) == "cgroup" && ("," $(i + 3) ",") ~ ("," c ",")
-		if (c == "v2" ? v2 : v1) { print $5, $4; exit }
-	}' /proc/self/mountinfo
+		if ($(i + 1) == "cgroup2") print "v2", $5, $4
+		if ($(i + 1) != "cgroup") next
+		n = split($(i + 3), option, ",")
+		for (j = 1; j <= n; j++) print option[j], $5, $4
+	}' /proc/self/mountinfo)
 }
 
 # group_dir CONTROLLER PATH: where PATH of the hierarchy is on this host.
 group_dir() {
-	local point root rest=$2
-	read -r point root <<<"$(group_top "$1")"
-	[ -n "$point" ] || return 1
-	[ "$root" = / ] || rest=${rest#"$root"}
-	rest=$point${rest%/}
+	local rest=$2
+	[ "${mount_root[$1]}" = / ] || rest=${rest#"${mount_root[$1]}"}
+	rest=${mount_point[$1]}${rest%/}
 	echo "${rest%/}"
 }
 
@@ -31,10 +37,10 @@ group_dir() {
 group_version() {
 	local c v1=0
 	for c in "${CONTROLLERS[@]}"; do
-		[ -z "$(group_top "$c")" ] || v1=$((v1 + 1))
+		[ -z "${mount_point[$c]-}" ] || v1=$((v1 + 1))
 	done
 	case $v1 in
-	0) [ -z "$(group_top v2)" ] && echo none || echo v2 ;;
+	0) [ -z "${mount_point[v2]-}" ] && echo none || echo v2 ;;
 	"${#CONTROLLERS[@]}") echo v1 ;;
 	*) echo mixed ;;
 	esac
@@ -52,9 +58,10 @@ path_of() {
 }
 
 running_runner() {
-	local p
+	local p comm
 	for p in /proc/[0-9]*; do
-		if [ "$(cat "$p/comm" 2>/dev/null)" = isobox-runner ] &&
+		if read -r comm 2>/dev/null <"$p/comm" &&
+		    [ "$comm" = isobox-runner ] &&
 		    [ "$(stat -c %U "$p" 2>/dev/null)" = "$user" ]; then
 			echo "$p"
 			return
@@ -79,7 +86,7 @@ find_subtree() {
 	elif [ -n "$p" ]; then
 		subtree=$(path_of "$p/cgroup")
 		whose="of the isobox-runner that is running"
-	elif [ "$(id -u)" != 0 ]; then
+	elif [ "$EUID" != 0 ]; then
 		subtree=$(path_of /proc/self/cgroup)
 		whose="that isobox-check was started in"
 	elif [ -d /run/systemd/system ]; then
@@ -96,6 +103,7 @@ find_subtree() {
 
 check_cgroups() {
 	local c missing=()
+	find_mounts
 	version=$(group_version)
 	case $version in
 	v1 | v2) ;;

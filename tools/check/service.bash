@@ -223,7 +223,7 @@ check_socket() {
 		    "start the service: systemctl start isobox-runner.service isobox-fcgi.socket"
 		return
 	fi
-	if [ "$(id -u)" != 0 ]; then
+	if [ "$EUID" != 0 ]; then
 		ok "$what socket" "$path is $(stat -c '%A %U:%G' "$path")"
 		return
 	fi
