@@ -217,7 +217,7 @@ def memory_enough():
 
 def endless_loop():
     run = client.run(LANGUAGE, "while True: pass",
-                     limits={"wallTimeMs": 4000})
+                     limits={"wallTimeMs": 2000})
     equal((run["timedOut"], run["oomKilled"], run["exitCode"]),
           (True, False, 137))
 
