@@ -148,7 +148,8 @@ $(B)/unit/%: tests/unit/%.c $(B)/lib.a $(B)/flags
 	    $(LINK) $(B)/lib.a -lcmocka $(PC_LIBS)
 
 # Programs that integration tests start, as another user or in a guest.
-$(B)/integration/%: tests/integration/%.c $(RUNNER_SRC) $(B)/lib.a $(B)/flags
+$(B)/integration/%: tests/integration/%.c $(wildcard tests/integration/*.[ch]) \
+    $(RUNNER_SRC) $(B)/lib.a $(B)/flags
 	@mkdir -p $(@D)
 	$(call say,TEST,$<)
 	$(Q)$(CC) $(BASE_CFLAGS) $(HARDEN) $(PC_CFLAGS) $(OPT) $(CFLAGS) \

@@ -9,7 +9,7 @@
  * The argument is the cap in MiB, or "none" for a subtree without one that
  * counts; a cap at or over the host's memory must be refused. A second argument
  * picks tests by a shell pattern.
- * LINK: runner/cgroup*.c
+ * LINK: runner/cgroup*.c tests/integration/cgroup_jobs.c
  */
 #include <dirent.h>
 #include <errno.h>
@@ -34,6 +34,7 @@
 #include <cmocka.h>
 
 #include "runner/cgroup_ops.h"
+#include "tests/integration/cgroup_jobs.h"
 
 #define MIB (1ull << 20)
 #define END_MS 10000
@@ -121,81 +122,6 @@ static bool exists(const struct live *t, const char *name)
 		if (faccessat(t->cg->dir[i], name, F_OK, 0) == 0)
 			return true;
 	return false;
-}
-
-/* ---- jobs ------------------------------------------------------------- */
-
-static int job_nothing(void)
-{
-	return 0;
-}
-
-static int job_sleep(void)
-{
-	while (pause() < 0)
-		;
-	return 1;
-}
-
-static int touch(size_t mib)
-{
-	volatile char *p = malloc(mib * MIB);
-
-	if (p == NULL)
-		return 1;
-	for (size_t i = 0; i < mib * MIB; i += 4096)
-		p[i] = 1;
-	return 0;
-}
-
-static int job_hog(void)
-{
-	return touch(200);
-}
-
-/* More than the subtree has; the first to be killed for it. */
-static int job_flood(void)
-{
-	int dir = open("/proc/self", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-
-	if (cgroup_write(dir, "oom_score_adj", "1000") < 0)
-		return 1;
-	return touch(2048);
-}
-
-static int job_modest(void)
-{
-	return touch(32);
-}
-
-static int job_spin(void)
-{
-	for (volatile unsigned i = 1; i != 0; i |= 1)
-		;
-	return 1;
-}
-
-static int job_fork_bomb(void)
-{
-	(void)signal(SIGTERM, SIG_IGN);
-	(void)signal(SIGCHLD, SIG_IGN);
-	(void)setsid();
-	while (fork() >= -1)
-		;
-	return 1;
-}
-
-/* Forks until it may not; the status is that of the limit. */
-static int job_count_forks(void)
-{
-	int forks = 0;
-	pid_t pid;
-
-	while ((pid = fork()) > 0)
-		forks++;
-	if (pid == 0)
-		return job_sleep();
-	return errno == EAGAIN ? forks : 0;
 }
 
 /* ---- tests ------------------------------------------------------------ */
