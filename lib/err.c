@@ -29,6 +29,22 @@ static const struct {
     [ERR_SANDBOX_FAILED] = {"sandbox_failed", 503},
     /* Only ever logged; the number is the one that web servers log. */
     [ERR_CLIENT_GONE] = {"client_gone", 499},
+    [ERR_RUNTIME_REQUIRED] = {"runtime_required", 400},
+    [ERR_KERNEL_UNSUPPORTED] = {"kernel_unsupported", 400},
+    [ERR_INVALID_PATH] = {"invalid_path", 400},
+    [ERR_INVALID_SESSION_TOKEN] = {"invalid_session_token", 401},
+    [ERR_SESSION_NOT_FOUND] = {"session_not_found", 404},
+    [ERR_VOLUME_NOT_FOUND] = {"volume_not_found", 404},
+    [ERR_VOLUME_BUSY] = {"volume_busy", 409},
+    [ERR_PRECONDITION_FAILED] = {"precondition_failed", 412},
+    [ERR_TOO_LARGE] = {"too_large", 413},
+    [ERR_VALUE_TOO_LARGE] = {"value_too_large", 413},
+    [ERR_QUOTA_EXCEEDED] = {"quota_exceeded", 413},
+    [ERR_RANGE_NOT_SATISFIABLE] = {"range_not_satisfiable", 416},
+    [ERR_SESSION_BUSY] = {"session_busy", 429},
+    [ERR_TOO_MANY_SESSIONS] = {"too_many_sessions", 429},
+    [ERR_TOO_MANY_VOLUMES] = {"too_many_volumes", 429},
+    [ERR_STORAGE_FULL] = {"storage_full", 507},
 };
 
 _Static_assert(sizeof(kinds) / sizeof(kinds[0]) == ERR_KIND_COUNT,

@@ -27,6 +27,22 @@ enum err_kind {
 	ERR_CAPACITY, /* 429, Retry-After */
 	ERR_SANDBOX_FAILED, /* 503: the host failed, not the program */
 	ERR_CLIENT_GONE, /* never answered: nobody listens */
+	ERR_RUNTIME_REQUIRED, /* 400 */
+	ERR_KERNEL_UNSUPPORTED, /* 400 */
+	ERR_INVALID_PATH, /* 400: a path of a workspace */
+	ERR_INVALID_SESSION_TOKEN, /* 401 */
+	ERR_SESSION_NOT_FOUND, /* 404 */
+	ERR_VOLUME_NOT_FOUND, /* 404 */
+	ERR_VOLUME_BUSY, /* 409: a session holds it */
+	ERR_PRECONDITION_FAILED, /* 412: If-Match and its kin */
+	ERR_TOO_LARGE, /* 413: a body or an archive */
+	ERR_VALUE_TOO_LARGE, /* 413: of the memory */
+	ERR_QUOTA_EXCEEDED, /* 413 */
+	ERR_RANGE_NOT_SATISFIABLE, /* 416 */
+	ERR_SESSION_BUSY, /* 429, Retry-After */
+	ERR_TOO_MANY_SESSIONS, /* 429, Retry-After */
+	ERR_TOO_MANY_VOLUMES, /* 429 */
+	ERR_STORAGE_FULL, /* 507 */
 	ERR_KIND_COUNT
 };
 

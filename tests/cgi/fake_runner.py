@@ -15,7 +15,12 @@ STATUS_REPLY, STARTED, STDOUT, STDERR, DONE, FAIL = 16, 17, 18, 19, 20, 21
 KINDS = ("internal_error", "invalid_json", "invalid_request", "invalid_file",
          "language_required", "unknown_language", "no_source", "unauthorized",
          "not_found", "method_not_allowed", "rate_limited", "capacity",
-         "sandbox_failed", "client_gone")
+         "sandbox_failed", "client_gone", "runtime_required",
+         "kernel_unsupported", "invalid_path", "invalid_session_token",
+         "session_not_found", "volume_not_found", "volume_busy",
+         "precondition_failed", "too_large", "value_too_large",
+         "quota_exceeded", "range_not_satisfiable", "session_busy",
+         "too_many_sessions", "too_many_volumes", "storage_full")
 
 
 def frame(kind, payload=b""):
