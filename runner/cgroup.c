@@ -424,9 +424,23 @@ static int sweep_dir(struct cgroup *cg, int dir, struct err *e)
 	return rc < 0 ? rc : swept;
 }
 
+/* A supervisor ends when its runner is gone; one that somebody has stopped does
+ * not. The lock is ours, so each that is in main is of an earlier life. */
+static void sweep_main(struct cgroup *cg)
+{
+	cleanup_fd int dir =
+	    cgroup_open_dir(cg->dir[cg->of[CGROUP_MEMORY]], MAIN_GROUP);
+	int n = dir >= 0 ? cgroup_kill_namesakes(dir) : 0;
+
+	if (n > 0)
+		log_warn("killed %d processes of an earlier runner", n);
+}
+
 int cgroup_sweep(struct cgroup *cg, struct err *e)
 {
 	int swept = 0;
+
+	sweep_main(cg);
 
 	for (unsigned i = 0; i < cg->ndir; i++) {
 		int rc = sweep_dir(cg, cg->dir[i], e);

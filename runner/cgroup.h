@@ -43,7 +43,8 @@ int cgroup_check_cap(struct cgroup *cg, struct err *e);
 /* The cap in force in bytes, for metrics. 0 when unknown. */
 uint64_t cgroup_memory_cap(struct cgroup *cg);
 
-/* Kills what is in any leaf and removes all leaves: the start after a crash.
+/* Kills what is in any leaf and removes all leaves, and kills what an earlier
+ * runner left in main: the start after a crash, under cgroup_lock().
  * Goes on past a failure, logs each, and reports one. The number removed (v1: of
  * a half made leaf, too). */
 int cgroup_sweep(struct cgroup *cg, struct err *e);

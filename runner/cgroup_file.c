@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/pidfd.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "lib/cleanup.h"
@@ -105,6 +106,43 @@ int cgroup_signal(int dir, int sig)
 		/* 0: a process outside our PID namespace */
 		if (sig != 0 && pid > 0)
 			signal_member(dir, pid, sig);
+	}
+	return count;
+}
+
+/* Whether process pid is called `name`, as PR_SET_NAME has it. */
+static bool is_called(pid_t pid, const char *name)
+{
+	char path[48];
+	char comm[32];
+	cleanup_fd int fd = -1;
+	ssize_t n;
+
+	(void)snprintf(path, sizeof(path), "/proc/%d/comm", pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	n = fd >= 0 ? read(fd, comm, sizeof(comm) - 1) : -1;
+	if (n <= 0)
+		return false;
+	comm[n - 1] = '\0'; /* a newline */
+	return strcmp(comm, name) == 0;
+}
+
+int cgroup_kill_namesakes(int dir)
+{
+	cleanup_file FILE *procs = open_procs(dir);
+	char name[16]; /* TASK_COMM_LEN */
+	int count = 0;
+	pid_t pid;
+
+	if (procs == NULL)
+		return -errno;
+	if (prctl(PR_GET_NAME, name) != 0)
+		return -errno;
+	while (next_pid(procs, &pid)) {
+		if (pid <= 0 || pid == getpid() || !is_called(pid, name))
+			continue;
+		count++;
+		signal_member(dir, pid, SIGKILL);
 	}
 	return count;
 }

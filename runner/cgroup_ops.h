@@ -75,6 +75,9 @@ int cgroup_read(int dir, const char *name, char *buf, size_t size);
 /* How many processes dir's cgroup.procs lists, zombies not counted; with `sig`,
  * each is sent that signal. */
 int cgroup_signal(int dir, int sig);
+/* SIGKILL to each process in dir that has the caller's name (comm) and is not
+ * the caller: how many there were. */
+int cgroup_kill_namesakes(int dir);
 
 /* A leaf's directory of a controller's files; cgroup_write() into it. */
 int leaf_dir(const struct leaf *l, enum cgroup_ctl ctl);

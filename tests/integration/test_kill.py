@@ -184,6 +184,27 @@ class TestKill(unittest.TestCase):
         self.assert_serves("after both were killed")
         self.assert_nothing_old()
 
+    def test_stopped_supervisor_of_a_killed_runner(self):
+        """It cannot see that its runner is gone: the next one ends it."""
+        def run():
+            try:
+                service.client().execute(
+                    "python-slim", "import time\ntime.sleep(8)")
+            except (OSError, Broken):
+                pass
+        t = threading.Thread(target=run)
+        t.start()
+        stopped = wait_for("a supervisor", lambda: victims("supervisor"), 10)
+        for pid in stopped:
+            os.kill(pid, signal.SIGSTOP)
+        service.runner.kill()
+        service.runner.wait()
+        service.start_runner()
+        wait_for("its end", lambda: not any(map(cgroups.alive, stopped)), 15)
+        t.join(20)
+        self.assert_serves("after the start")
+        self.assert_nothing_old()
+
     def test_sentry_killed_is_no_result(self):
         """The host's failure is not dressed up as the program's."""
         answer = {}
