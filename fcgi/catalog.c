@@ -6,7 +6,6 @@
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "lib/file.h"
 #include "lib/json.h"
@@ -14,22 +13,17 @@
 
 #define TEXT_MAX (1u << 20)
 
-static void put_cstr_json(struct buf *out, const char *s)
-{
-	json_put_str(out, s, strlen(s));
-}
-
 static void put_runtime(struct buf *out, const struct runtime *r)
 {
 	buf_puts(out, "{\"language\":");
-	put_cstr_json(out, r->name);
+	json_put_cstr(out, r->name);
 	buf_puts(out, ",\"version\":");
-	put_cstr_json(out, r->version);
+	json_put_cstr(out, r->version);
 	buf_puts(out, ",\"aliases\":[");
 	for (size_t i = 0; r->aliases != NULL && r->aliases[i] != NULL; i++) {
 		if (i > 0)
 			buf_putc(out, ',');
-		put_cstr_json(out, r->aliases[i]);
+		json_put_cstr(out, r->aliases[i]);
 	}
 	buf_printf(out, "],\"compiled\":%s,\"backend\":\"" BACKEND "\"}",
 	    r->compile != NULL && r->compile[0] != NULL ? "true" : "false");

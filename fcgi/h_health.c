@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "fcgi/handlers.h"
 
-#include <string.h>
 
 #include "fcgi/exchange.h"
 #include "fcgi/rclient.h"
@@ -19,11 +18,6 @@ void h_healthz(struct exchange *x)
 	response_json(x, 200, body, sizeof(body) - 1);
 }
 
-static void put_str(struct buf *out, const char *s)
-{
-	json_put_str(out, s, strlen(s));
-}
-
 void h_readyz(struct exchange *x)
 {
 	cleanup_buf struct buf body = {0};
@@ -34,14 +28,14 @@ void h_readyz(struct exchange *x)
 	if (rclient_status(x->app->config->runner_socket, READY_TIMEOUT_MS,
 		&status, &e) < 0) {
 		buf_puts(&body, "{\"ready\":false,\"reason\":");
-		put_str(&body, e.msg);
+		json_put_cstr(&body, e.msg);
 	} else if (!status.ready) {
 		buf_puts(&body, "{\"ready\":false,\"reason\":");
-		put_str(&body, status.reason);
+		json_put_cstr(&body, status.reason);
 	} else {
 		ready = true;
 		buf_puts(&body, "{\"ready\":true,\"backend\":");
-		put_str(&body, status.backend);
+		json_put_cstr(&body, status.backend);
 	}
 	buf_putc(&body, '}');
 	response_json(x, ready ? 200 : 503, body.data, body.len);

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "fcgi/exchange.h"
 #include "lib/json.h"
@@ -98,7 +97,7 @@ void response_put_error(struct buf *out, const struct err *e)
 	/* Our own mistakes are for the log only. */
 	if (e->msg[0] != '\0' && e->kind != ERR_INTERNAL) {
 		buf_puts(out, ",\"detail\":");
-		json_put_str(out, e->msg, strlen(e->msg));
+		json_put_cstr(out, e->msg);
 	}
 	buf_putc(out, '}');
 }

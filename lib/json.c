@@ -203,3 +203,8 @@ void json_put_str(struct buf *out, const char *s, size_t len)
 		put_repaired(out, s, len);
 	buf_putc(out, '"');
 }
+
+void json_put_cstr(struct buf *out, const char *s)
+{
+	json_put_str(out, s, strlen(s));
+}

@@ -51,5 +51,6 @@ int json_get_arr(struct json_object *obj, const char *key, const char *path,
 /* Appends s as a JSON string with its quotes; s must be well-formed UTF-8, any
  * bytes below 0x20 and 0x7f are escaped. Non-ASCII is passed through. */
 void json_put_str(struct buf *out, const char *s, size_t len);
+void json_put_cstr(struct buf *out, const char *s);
 
 #endif

@@ -210,13 +210,19 @@ static int files_body(void)
 	return 0;
 }
 
+static void skip_without_landlock(void)
+{
+	skip_under_valgrind();
+	if (syscall(SYS_landlock_create_ruleset, NULL, 0L, 1L, 0L) >= 0)
+		return;
+	print_message("this kernel has no Landlock\n");
+	skip();
+}
+
 static void files_are_within_the_paths(void **state)
 {
 	(void)state;
-	if (syscall(SYS_landlock_create_ruleset, NULL, 0L, 1L, 0L) < 0) {
-		print_message("this kernel has no Landlock\n");
-		skip();
-	}
+	skip_without_landlock();
 	run_child(files_body);
 }
 
@@ -269,9 +275,8 @@ static void failures_of_landlock_are_errors(void **state)
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
 		struct err e = {0};
 
-		if (i > 0 &&
-		    syscall(SYS_landlock_create_ruleset, NULL, 0L, 1L, 0L) < 0)
-			skip();
+		if (i > 0)
+			skip_without_landlock();
 		fail_number = cases[i].number;
 		fail_errno = cases[i].code;
 		assert_int_equal(harden_files(&path, 1, &e), -cases[i].code);
