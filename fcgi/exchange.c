@@ -27,6 +27,7 @@ void exchange_done(struct exchange *x)
 static void forget(struct exchange *x)
 {
 	x->status = 0;
+	x->revalidate = false;
 	x->route = ROUTE_UNKNOWN;
 	x->tenant.name[0] = '\0';
 	x->language[0] = '\0';

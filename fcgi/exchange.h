@@ -13,6 +13,9 @@
 #include "lib/buf.h"
 #include "lib/token.h"
 
+/* Segments of a path that stand for something: an id, a name. */
+#define EXCHANGE_PARAMS 2u
+
 /* A request's body as received. */
 struct body {
 	const uint8_t *data; /* the first LIMIT_BODY bytes at most */
@@ -28,10 +31,12 @@ struct exchange {
 	struct app *app;
 	struct out *out;
 	struct request req;
+	struct uri_segment params[EXCHANGE_PARAMS]; /* as the route has them */
 	struct body body;
 	char id[TOKEN_ID_LEN + 1]; /* X-Request-Id */
 	uint64_t begun_us;
 	struct buf head; /* scratch for the answer */
+	bool revalidate; /* a cache may keep the answer, and asks each time */
 
 	/* What was answered, for the log and the counters. */
 	unsigned route; /* index, router.h */

@@ -6,10 +6,10 @@
 static const unsigned bucket_ms[METRICS_BUCKET_COUNT] = METRICS_BUCKETS;
 
 /* What we answer, and 0 for everything else: the client was gone. */
-static const int statuses[METRICS_STATUS_COUNT] = {
-    200, 204, 400, 401, 404, 405, 429, 500, 503, 499, 0};
-#define STATUS_GONE 9u
-#define STATUS_OTHER 10u
+static const int statuses[METRICS_STATUS_COUNT] = {200, 201, 204, 206, 304, 400,
+    401, 404, 405, 409, 412, 413, 416, 429, 500, 503, 507, 499, 0};
+#define STATUS_GONE 17u
+#define STATUS_OTHER 18u
 
 static void add(atomic_uint_fast64_t *counter, uint64_t n)
 {

@@ -16,7 +16,7 @@
 		1, 5, 25, 100, 250, 500, 1000, 2500, 5000, 10000, 20000, 30000 \
 	}
 #define METRICS_BUCKET_COUNT 12
-#define METRICS_STATUS_COUNT 11
+#define METRICS_STATUS_COUNT 19
 
 /* Counters of this process; plain CGI starts a process for each request, so its
  * counters say nothing. */

@@ -68,12 +68,40 @@ static bool set_once(const char **to, const char *value)
 	return false;
 }
 
+/* The headers that are read. Of a secret there may be one only: which of two
+ * was meant, a web server before us might have decided otherwise. */
+static const struct {
+	const char *name;
+	size_t offset; /* in struct request */
+	bool secret;
+} headers[] = {
+    {"HTTP_ACCEPT", offsetof(struct request, accept), false},
+    {"HTTP_AUTHORIZATION", offsetof(struct request, authorization), true},
+    {"HTTP_X_API_KEY", offsetof(struct request, api_key), true},
+    {"HTTP_X_SESSION_TOKEN", offsetof(struct request, session_token), true},
+    {"HTTP_X_TTL_SECONDS", offsetof(struct request, ttl_seconds), false},
+    {"HTTP_RANGE", offsetof(struct request, range), false},
+    {"HTTP_IF_MATCH", offsetof(struct request, if_match), false},
+    {"HTTP_IF_NONE_MATCH", offsetof(struct request, if_none_match), false},
+    {"HTTP_IF_MODIFIED_SINCE", offsetof(struct request, if_modified_since),
+	false},
+    {"HTTP_IF_UNMODIFIED_SINCE", offsetof(struct request, if_unmodified_since),
+	false},
+    {"HTTP_IF_RANGE", offsetof(struct request, if_range), false},
+};
+#define HEADER_COUNT (sizeof(headers) / sizeof(headers[0]))
+
+static const char **header_at(struct request *q, size_t i)
+{
+	return (const char **)(void *)((char *)q + headers[i].offset);
+}
+
 static void take_header(struct request *q, const char *v)
 {
-	(void)set_once(&q->accept, value_of(v, "HTTP_ACCEPT"));
-	if (set_once(&q->authorization, value_of(v, "HTTP_AUTHORIZATION")) ||
-	    set_once(&q->api_key, value_of(v, "HTTP_X_API_KEY")))
-		q->auth_repeated = true;
+	for (size_t i = 0; i < HEADER_COUNT; i++)
+		if (set_once(header_at(q, i), value_of(v, headers[i].name)) &&
+		    headers[i].secret)
+			q->auth_repeated = true;
 }
 
 static void take_variable(struct request *q, struct found *f, const char *v)
@@ -89,6 +117,7 @@ static void take_variable(struct request *q, struct found *f, const char *v)
 		break;
 	case 'C':
 		(void)set_once(&f->length, value_of(v, "CONTENT_LENGTH"));
+		(void)set_once(&q->content_type, value_of(v, "CONTENT_TYPE"));
 		break;
 	default:
 		break;
@@ -99,7 +128,9 @@ int request_init(struct request *q, char *const *envp, struct err *e)
 {
 	struct found f = {0};
 
-	q->accept = q->authorization = q->api_key = q->remote_addr = NULL;
+	for (size_t i = 0; i < HEADER_COUNT; i++)
+		*header_at(q, i) = NULL;
+	q->remote_addr = q->content_type = NULL;
 	q->auth_repeated = false;
 	uri_init(&q->uri);
 	for (; *envp != NULL; envp++)

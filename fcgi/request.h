@@ -30,10 +30,19 @@ struct request {
 	struct uri uri;
 	const char *remote_addr; /* "" when absent */
 	int64_t content_length; /* -1: absent, "" or no number */
-	const char *accept; /* HTTP headers; NULL when absent */
+	const char *content_type; /* NULL when absent, like all below */
+	const char *accept; /* HTTP headers, the first of each name */
 	const char *authorization;
 	const char *api_key;
-	bool auth_repeated; /* one of the two came more than once */
+	const char *session_token;
+	const char *range;
+	const char *if_match;
+	const char *if_none_match;
+	const char *if_modified_since;
+	const char *if_unmodified_since;
+	const char *if_range;
+	const char *ttl_seconds;
+	bool auth_repeated; /* one that proves who asks came more than once */
 };
 
 /* envp: "NAME=value", NULL-terminated (FastCGI's parameters or environ). Fails

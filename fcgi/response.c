@@ -12,44 +12,57 @@
 
 /* Of every answer. Any page may call the API: it has no cookies, a key is a
  * header that the page must know. */
-#define COMMON                                                         \
-	"Access-Control-Allow-Origin: *\r\n"                           \
-	"Access-Control-Expose-Headers: X-Request-Id, Retry-After\r\n" \
-	"Cache-Control: no-store\r\n"                                  \
+#define COMMON                                                             \
+	"Access-Control-Allow-Origin: *\r\n"                               \
+	"Access-Control-Expose-Headers: X-Request-Id, Retry-After, ETag, " \
+	"Location, Accept-Ranges, Content-Disposition, Content-Length, "   \
+	"Content-Range, X-Expires-At, Server-Timing\r\n"                   \
 	"X-Content-Type-Options: nosniff\r\n"
+
+/* Nothing is kept by a cache, but what has a version of its own: that one is
+ * asked for each time. */
+#define NO_STORE "Cache-Control: no-store\r\n"
+#define REVALIDATE "Cache-Control: private, no-cache\r\n"
 
 /* Of OPTIONS. */
 #define CORS                                                           \
 	"Access-Control-Allow-Methods: GET, HEAD, POST, PUT, DELETE, " \
 	"OPTIONS\r\n"                                                  \
 	"Access-Control-Allow-Headers: Accept, Authorization, "        \
-	"Content-Type, X-API-Key\r\n"                                  \
+	"Content-Type, If-Match, If-Modified-Since, If-None-Match, "   \
+	"If-Range, If-Unmodified-Since, Range, X-API-Key, "            \
+	"X-Session-Token, X-TTL-Seconds\r\n"                           \
 	"Access-Control-Max-Age: 86400\r\n"
 
 static const char *reason(int status)
 {
-	switch (status) {
-	case 200:
-		return "OK";
-	case 204:
-		return "No Content";
-	case 400:
-		return "Bad Request";
-	case 401:
-		return "Unauthorized";
-	case 404:
-		return "Not Found";
-	case 405:
-		return "Method Not Allowed";
-	case 429:
-		return "Too Many Requests";
-	case 500:
-		return "Internal Server Error";
-	case 503:
-		return "Service Unavailable";
-	default:
-		return "Other";
-	}
+	static const struct {
+		int status;
+		const char *text;
+	} reasons[] = {
+	    {200, "OK"},
+	    {201, "Created"},
+	    {204, "No Content"},
+	    {206, "Partial Content"},
+	    {304, "Not Modified"},
+	    {400, "Bad Request"},
+	    {401, "Unauthorized"},
+	    {404, "Not Found"},
+	    {405, "Method Not Allowed"},
+	    {409, "Conflict"},
+	    {412, "Precondition Failed"},
+	    {413, "Content Too Large"},
+	    {416, "Range Not Satisfiable"},
+	    {429, "Too Many Requests"},
+	    {500, "Internal Server Error"},
+	    {503, "Service Unavailable"},
+	    {507, "Insufficient Storage"},
+	};
+
+	for (size_t i = 0; i < sizeof(reasons) / sizeof(reasons[0]); i++)
+		if (reasons[i].status == status)
+			return reasons[i].text;
+	return "Other";
 }
 
 /* CGI's header lines; type NULL and len -1 leave their lines out. */
@@ -65,8 +78,8 @@ static void put_head(struct exchange *x, int status, const char *type,
 		buf_printf(head, "Content-Type: %s\r\n", type);
 	if (len >= 0)
 		buf_printf(head, "Content-Length: %lld\r\n", len);
-	buf_printf(head, "X-Request-Id: %s\r\n%s%s\r\n", x->id, COMMON,
-	    more != NULL ? more : "");
+	buf_printf(head, "X-Request-Id: %s\r\n" COMMON "%s%s\r\n", x->id,
+	    x->revalidate ? REVALIDATE : NO_STORE, more != NULL ? more : "");
 }
 
 static void send_head(struct exchange *x)
@@ -75,6 +88,19 @@ static void send_head(struct exchange *x)
 		x->out->gone = true;
 	else
 		(void)out_write(x->out, x->head.data, x->head.len);
+}
+
+int response_begin(struct exchange *x, int status, const char *type,
+    const char *more, long long len)
+{
+	put_head(x, status, type, more, len);
+	send_head(x);
+	return x->out->gone ? -1 : 0;
+}
+
+void response_empty(struct exchange *x, int status, const char *more)
+{
+	(void)response_begin(x, status, NULL, more, -1);
 }
 
 void response_send(struct exchange *x, int status, const char *type,
@@ -114,6 +140,7 @@ void response_error(
 	if (status >= 500)
 		log_error("request %s: %s: %s", x->id, err_kind_word(e->kind),
 		    e->msg);
+	x->revalidate = false;
 	if (retry_after_s > 0)
 		(void)snprintf(
 		    retry, sizeof(retry), "Retry-After: %u\r\n", retry_after_s);
@@ -141,13 +168,11 @@ void response_method_not_allowed(struct exchange *x, const char *allow)
 
 void response_options(struct exchange *x)
 {
-	put_head(x, 204, NULL, CORS, -1);
-	send_head(x);
+	response_empty(x, 204, CORS);
 }
 
 int response_begin_stream(struct exchange *x)
 {
-	put_head(x, 200, "text/event-stream", "X-Accel-Buffering: no\r\n", -1);
-	send_head(x);
-	return x->out->gone ? -1 : 0;
+	return response_begin(
+	    x, 200, "text/event-stream", "X-Accel-Buffering: no\r\n", -1);
 }

@@ -10,7 +10,7 @@ struct exchange;
 
 /*
  * The one place where answers begin. Every answer carries X-Request-Id, the CORS
- * headers and Cache-Control: no-store. `more` is further header lines, each with
+ * headers and Cache-Control: no-store (or no-cache, x->revalidate). `more` is further header lines, each with
  * its CRLF, or NULL.
  */
 void response_send(struct exchange *x, int status, const char *type,
@@ -27,6 +27,16 @@ void response_error(
 void response_not_found(struct exchange *x);
 void response_method_not_allowed(struct exchange *x, const char *allow);
 void response_options(struct exchange *x);
+
+/* The head of an answer whose body, if it has one, the caller writes by
+ * out_write(). len -1: not known, the end of the answer ends it; type NULL: no
+ * body. Not for HEAD's sake: the caller looks at the method. 0, or negative when
+ * the client is gone. */
+int response_begin(struct exchange *x, int status, const char *type,
+    const char *more, long long len);
+
+/* An answer without a body: 204, 304. */
+void response_empty(struct exchange *x, int status, const char *more);
 
 /* The headers of a stream of events; what follows is out_write()'s. 0, or
  * negative when the client is gone. */

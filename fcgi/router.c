@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "fcgi/router.h"
 
-#include <errno.h>
-#include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "fcgi/exchange.h"
@@ -11,22 +10,25 @@
 
 typedef void handler(struct exchange *x);
 
-/* One resource a row; a method without a handler is 405. */
+/* One resource a row; a method without a handler is 405. A segment of a path in
+ * braces takes any that is not empty, into the exchange's params. */
 struct route {
 	const char *path;
 	handler *get; /* and HEAD */
 	handler *post;
+	handler *put;
+	handler *del;
 };
 
 static const struct route routes[ROUTE_COUNT] = {
-    [ROUTE_EXECUTE] = {"/execute", NULL, h_execute},
-    [ROUTE_RUNTIMES] = {"/runtimes", h_runtimes, NULL},
-    [ROUTE_HEALTHZ] = {"/healthz", h_healthz, NULL},
-    [ROUTE_READYZ] = {"/readyz", h_readyz, NULL},
-    [ROUTE_METRICS] = {"/metrics", h_metrics, NULL},
-    [ROUTE_LLMS] = {"/llms.txt", h_llms, NULL},
-    [ROUTE_OPENAPI] = {"/openapi.yaml", h_openapi, NULL},
-    [ROUTE_UNKNOWN] = {"other", NULL, NULL},
+    [ROUTE_EXECUTE] = {"/execute", .post = h_execute},
+    [ROUTE_RUNTIMES] = {"/runtimes", .get = h_runtimes},
+    [ROUTE_HEALTHZ] = {"/healthz", .get = h_healthz},
+    [ROUTE_READYZ] = {"/readyz", .get = h_readyz},
+    [ROUTE_METRICS] = {"/metrics", .get = h_metrics},
+    [ROUTE_LLMS] = {"/llms.txt", .get = h_llms},
+    [ROUTE_OPENAPI] = {"/openapi.yaml", .get = h_openapi},
+    [ROUTE_UNKNOWN] = {"other"},
 };
 
 const char *router_name(unsigned route)
@@ -34,27 +36,40 @@ const char *router_name(unsigned route)
 	return routes[route].path;
 }
 
-/* Whether the decoded segments are those of path. */
-static bool matches(const char *path, const struct uri *u)
+/* Whether a decoded segment is what the pattern's next len bytes mean. */
+static bool takes(const char *pattern, size_t len, const struct uri_segment *s,
+    struct exchange *x, unsigned *count)
 {
+	if (pattern[0] != '{')
+		return len == s->len && memcmp(pattern, s->text, len) == 0;
+	if (s->len == 0 || *count == EXCHANGE_PARAMS)
+		return false;
+	x->params[(*count)++] = *s;
+	return true;
+}
+
+static bool matches(const char *path, struct exchange *x)
+{
+	const struct uri *u = &x->req.uri;
+	unsigned count = 0;
+
 	for (size_t i = 0; i < u->segment_count; i++) {
-		const struct uri_segment *s = &u->segments[i];
 		size_t len;
 
 		if (*path++ != '/')
 			return false;
 		len = strcspn(path, "/");
-		if (len != s->len || memcmp(path, s->text, len) != 0)
+		if (!takes(path, len, &u->segments[i], x, &count))
 			return false;
 		path += len;
 	}
 	return *path == '\0' && u->segment_count > 0;
 }
 
-static unsigned find(const struct uri *u)
+static unsigned find(struct exchange *x)
 {
 	for (unsigned i = 0; i < ROUTE_UNKNOWN; i++)
-		if (matches(routes[i].path, u))
+		if (matches(routes[i].path, x))
 			return i;
 	return ROUTE_UNKNOWN;
 }
@@ -68,7 +83,9 @@ static handler *handler_for(const struct route *r, enum method method)
 	case METHOD_POST:
 		return r->post;
 	case METHOD_PUT:
+		return r->put;
 	case METHOD_DELETE:
+		return r->del;
 	case METHOD_OPTIONS:
 	case METHOD_OTHER:
 		break;
@@ -76,12 +93,23 @@ static handler *handler_for(const struct route *r, enum method method)
 	return NULL;
 }
 
+static void refuse_method(struct exchange *x, const struct route *r)
+{
+	char allow[64];
+
+	(void)snprintf(allow, sizeof(allow), "%s%s%s%sOPTIONS",
+	    r->get != NULL ? "GET, HEAD, " : "",
+	    r->post != NULL ? "POST, " : "", r->put != NULL ? "PUT, " : "",
+	    r->del != NULL ? "DELETE, " : "");
+	response_method_not_allowed(x, allow);
+}
+
 void router_serve(struct exchange *x)
 {
 	const struct route *r;
 	handler *serve;
 
-	x->route = find(&x->req.uri);
+	x->route = find(x);
 	r = &routes[x->route];
 	if (x->req.method == METHOD_OPTIONS) {
 		response_options(x);
@@ -93,8 +121,7 @@ void router_serve(struct exchange *x)
 	}
 	serve = handler_for(r, x->req.method);
 	if (serve == NULL)
-		response_method_not_allowed(
-		    x, r->get != NULL ? "GET, HEAD, OPTIONS" : "POST, OPTIONS");
+		refuse_method(x, r);
 	else
 		serve(x);
 }
