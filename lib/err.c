@@ -45,6 +45,7 @@ static const struct {
     [ERR_TOO_MANY_SESSIONS] = {"too_many_sessions", 429},
     [ERR_TOO_MANY_VOLUMES] = {"too_many_volumes", 429},
     [ERR_STORAGE_FULL] = {"storage_full", 507},
+    [ERR_STORAGE_FAILED] = {"storage_failed", 503},
 };
 
 _Static_assert(sizeof(kinds) / sizeof(kinds[0]) == ERR_KIND_COUNT,

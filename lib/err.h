@@ -43,6 +43,7 @@ enum err_kind {
 	ERR_TOO_MANY_SESSIONS, /* 429, Retry-After */
 	ERR_TOO_MANY_VOLUMES, /* 429 */
 	ERR_STORAGE_FULL, /* 507 */
+	ERR_STORAGE_FAILED, /* 503: the store; Retry-After when it is busy */
 	ERR_KIND_COUNT
 };
 

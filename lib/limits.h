@@ -30,6 +30,15 @@
 					 * a second header block never comes */
 #define LIMIT_PARAM_COUNT 512u
 
+/* Memory and volumes: reference and contract. */
+#define LIMIT_VALUE (8u << 20)
+#define LIMIT_KEY 512u
+#define LIMIT_NAMESPACE 64u
+#define LIMIT_MEMORY_BYTES (10ull << 20) /* of a tenant */
+#define LIMIT_MEMORY_KEYS 10000u
+#define LIMIT_CONTENT_TYPE 255u
+#define LIMIT_VOLUME_NAME 128u
+
 /* One frame between our processes: a whole job is one frame, its parts come
  * out of a body of LIMIT_BODY, so this is four times what can occur. */
 #define LIMIT_FRAME (1024u * 1024)
