@@ -28,6 +28,7 @@ static void forget(struct exchange *x)
 {
 	x->status = 0;
 	x->revalidate = false;
+	x->retry_after_s = 0;
 	x->route = ROUTE_UNKNOWN;
 	x->tenant.name[0] = '\0';
 	x->language[0] = '\0';
@@ -46,13 +47,13 @@ static void answer(struct exchange *x, char *const *envp, const char *refused)
 	if (refused != NULL)
 		r = err_set(&e, ERR_INVALID_REQUEST, EMSGSIZE, "%s", refused);
 	if (r < 0 && x->req.method != METHOD_OPTIONS)
-		response_error(x, &e, 0);
+		response_error(x, &e);
 	else
 		router_serve(x);
 	/* Nothing answered though somebody listens: never leave it at that. */
 	if (x->status == 0 && !x->out->gone) {
 		(void)err_set(&e, ERR_INTERNAL, 0, "%s", "");
-		response_error(x, &e, 0);
+		response_error(x, &e);
 	}
 }
 

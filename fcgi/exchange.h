@@ -37,6 +37,7 @@ struct exchange {
 	uint64_t begun_us;
 	struct buf head; /* scratch for the answer */
 	bool revalidate; /* a cache may keep the answer, and asks each time */
+	unsigned retry_after_s; /* of a refusal; 0 = none is told */
 
 	/* What was answered, for the log and the counters. */
 	unsigned route; /* index, router.h */

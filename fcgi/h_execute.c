@@ -7,35 +7,10 @@
 
 #include "fcgi/exchange.h"
 #include "fcgi/execreq.h"
+#include "fcgi/guard.h"
 #include "fcgi/response.h"
 #include "fcgi/run.h"
 #include "lib/limits.h"
-
-#define RATE_CLASS_RUN 0u
-
-static int check_auth(struct exchange *x, struct err *e)
-{
-	struct shared *s = shared_slot_get(&x->app->keys);
-	int r = auth_check((const struct keyring *)s, &x->req, &x->tenant, e);
-
-	shared_put(s);
-	return r;
-}
-
-static int check_rate(struct exchange *x, unsigned *ret_wait_s, struct err *e)
-{
-	const struct config *config = x->app->config;
-	struct ratelimit *limit = x->app->ratelimit;
-
-	if (limit == NULL)
-		return 0;
-	*ret_wait_s = ratelimit_take(limit, RATE_CLASS_RUN,
-	    ratelimit_key(limit, x->req.remote_addr), config->rate_per_min,
-	    config->rate_burst);
-	if (*ret_wait_s == 0)
-		return 0;
-	return err_set(e, ERR_RATE_LIMITED, EAGAIN, "%s", "");
-}
 
 static int check_body(const struct exchange *x, struct err *e)
 {
@@ -58,7 +33,7 @@ static void execute(struct exchange *x, const struct registry *registry)
 	struct err e;
 
 	if (execreq_parse(&q, x->body.data, x->body.len, registry, &e) < 0) {
-		response_error(x, &e, 0);
+		response_error(x, &e);
 	} else {
 		const struct run_request rr = {
 		    .job = &q.job,
@@ -78,12 +53,11 @@ static void execute(struct exchange *x, const struct registry *registry)
 void h_execute(struct exchange *x)
 {
 	struct shared *catalog;
-	unsigned wait_s = 0;
 	struct err e;
 
-	if (check_auth(x, &e) < 0 || check_rate(x, &wait_s, &e) < 0 ||
+	if (guard_key(x, &e) < 0 || guard_rate(x, RATE_RUN, &e) < 0 ||
 	    check_body(x, &e) < 0) {
-		response_error(x, &e, wait_s);
+		response_error(x, &e);
 		return;
 	}
 	catalog = shared_slot_get(&x->app->catalog);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "fcgi/handlers.h"
 
-
 #include "fcgi/exchange.h"
 #include "fcgi/rclient.h"
 #include "fcgi/response.h"

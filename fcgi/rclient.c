@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "lib/clock.h"
+#include "lib/utf8.h"
 
 #define READ_SIZE (64u * 1024)
 
@@ -40,7 +41,7 @@ int rclient_open(
 	struct sockaddr_un a = {.sun_family = AF_UNIX};
 
 	memset(c, 0, sizeof(*c));
-	c->fd = -1;
+	c->fd = c->passed = -1;
 	if (strlen(path) >= sizeof(a.sun_path))
 		return failed(e, ENAMETOOLONG, "cannot be reached");
 	memcpy(a.sun_path, path, strlen(path) + 1);
@@ -61,7 +62,9 @@ void rclient_close(struct rclient *c)
 {
 	if (c->fd >= 0)
 		(void)close(c->fd);
-	c->fd = -1;
+	if (c->passed >= 0)
+		(void)close(c->passed);
+	c->fd = c->passed = -1;
 	buf_free(&c->in);
 }
 
@@ -101,23 +104,56 @@ bool rclient_has_frame(const struct rclient *c)
 		   &payload, &len) != 0;
 }
 
+/* Takes the descriptors of a message: one at a time, and no more than one that
+ * nobody has taken yet. */
+static int take_passed(struct rclient *c, struct msghdr *m)
+{
+	int r = (m->msg_flags & MSG_CTRUNC) != 0 ? -EPROTO : 0;
+
+	for (struct cmsghdr *h = CMSG_FIRSTHDR(m); h != NULL;
+	     h = CMSG_NXTHDR(m, h)) {
+		int fd;
+
+		if (h->cmsg_level != SOL_SOCKET || h->cmsg_type != SCM_RIGHTS ||
+		    h->cmsg_len != CMSG_LEN(sizeof(fd)))
+			continue;
+		memcpy(&fd, CMSG_DATA(h), sizeof(fd));
+		if (c->passed < 0) {
+			c->passed = fd;
+		} else {
+			(void)close(fd);
+			r = -EPROTO;
+		}
+	}
+	return r;
+}
+
 static int receive(struct rclient *c, struct err *e)
 {
-	uint8_t *room;
+	union {
+		char bytes[CMSG_SPACE(sizeof(int))];
+		struct cmsghdr align;
+	} control;
+	struct iovec iov = {.iov_len = READ_SIZE};
+	struct msghdr m = {.msg_iov = &iov,
+	    .msg_iovlen = 1,
+	    .msg_control = control.bytes,
+	    .msg_controllen = sizeof(control.bytes)};
 	ssize_t n;
 
 	buf_consume(&c->in, c->used);
 	c->used = 0;
-	room = buf_reserve(&c->in, READ_SIZE);
-	if (room == NULL)
+	iov.iov_base = buf_reserve(&c->in, READ_SIZE);
+	if (iov.iov_base == NULL)
 		return err_set(e, ERR_INTERNAL, ENOMEM, "no memory");
-	n = recv(c->fd, room, READ_SIZE, MSG_DONTWAIT);
-	if (n > 0)
-		c->in.len += (size_t)n;
-	else if (n == 0 || (errno != EAGAIN && errno != EINTR))
+	n = recvmsg(c->fd, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return 0;
+	if (n <= 0)
 		return err_set(e, ERR_SANDBOX_FAILED, EPIPE,
 		    "isobox-runner closed the connection before the end");
-	return 0;
+	c->in.len += (size_t)n;
+	return take_passed(c, &m) < 0 ? misbehaves(e) : 0;
 }
 
 static int watch(struct rclient *c, struct out *out, int timeout, struct err *e)
@@ -154,6 +190,41 @@ int rclient_next(struct rclient *c, struct out *out, uint64_t deadline_ms,
 		if (left == 0 && !rclient_has_frame(c))
 			return 0;
 	}
+}
+
+/* What a client is told of the runner's refusals. */
+static enum err_kind kind_told(uint32_t kind)
+{
+	static const enum err_kind told[] = {ERR_INVALID_REQUEST,
+	    ERR_INVALID_FILE, ERR_UNKNOWN_LANGUAGE, ERR_CAPACITY,
+	    ERR_INVALID_PATH, ERR_NOT_FOUND, ERR_SESSION_NOT_FOUND,
+	    ERR_VOLUME_NOT_FOUND, ERR_VOLUME_BUSY, ERR_TOO_LARGE,
+	    ERR_QUOTA_EXCEEDED, ERR_SESSION_BUSY, ERR_STORAGE_FULL};
+
+	for (size_t i = 0; i < sizeof(told) / sizeof(told[0]); i++)
+		if (kind == (uint32_t)told[i])
+			return told[i];
+	return ERR_SANDBOX_FAILED;
+}
+
+int rclient_failure(const uint8_t *payload, size_t len,
+    unsigned *ret_retry_after_s, struct err *e)
+{
+	struct reader in = {payload, len, false};
+	enum err_kind kind = kind_told(get_u32(&in));
+	unsigned retry_after_s = get_u32(&in);
+	size_t text_len;
+	const uint8_t *text = get_bytes(&in, &text_len);
+
+	if (!reader_done(&in) || !utf8_valid(text, text_len, NULL))
+		return misbehaves(e);
+	if (retry_after_s == 0 &&
+	    (kind == ERR_CAPACITY || kind == ERR_SESSION_BUSY))
+		retry_after_s = 1;
+	*ret_retry_after_s = retry_after_s;
+	return err_set(e, kind, EIO, "%.*s",
+	    (int)(text_len < sizeof(e->msg) ? text_len : sizeof(e->msg)),
+	    text_len > 0 ? (const char *)text : "");
 }
 
 static int read_status(struct rclient *c, unsigned timeout_ms,

@@ -15,6 +15,7 @@
  * that it asked for. */
 struct rclient {
 	int fd;
+	int passed; /* a descriptor that came, -1 = none; take_fd() it */
 	struct buf in;
 	size_t used; /* of in.data: frames handed out */
 };
@@ -38,6 +39,14 @@ int rclient_next(struct rclient *c, struct out *out, uint64_t deadline_ms,
 
 /* Whether another whole frame has been received already. */
 bool rclient_has_frame(const struct rclient *c);
+
+/*
+ * What a PROTO_FAIL says, as an error: those that a client is told, with the
+ * seconds after which to come again (0 = none); everything else is the host's
+ * failure. Always negative.
+ */
+int rclient_failure(const uint8_t *payload, size_t len,
+    unsigned *ret_retry_after_s, struct err *e);
 
 /* Asks the runner about itself, all in timeout_ms. */
 int rclient_status(const char *path, unsigned timeout_ms,

@@ -128,8 +128,7 @@ void response_put_error(struct buf *out, const struct err *e)
 	buf_putc(out, '}');
 }
 
-void response_error(
-    struct exchange *x, const struct err *e, unsigned retry_after_s)
+void response_error(struct exchange *x, const struct err *e)
 {
 	cleanup_buf struct buf body = {0};
 	char retry[48] = "";
@@ -141,9 +140,9 @@ void response_error(
 		log_error("request %s: %s: %s", x->id, err_kind_word(e->kind),
 		    e->msg);
 	x->revalidate = false;
-	if (retry_after_s > 0)
-		(void)snprintf(
-		    retry, sizeof(retry), "Retry-After: %u\r\n", retry_after_s);
+	if (x->retry_after_s > 0)
+		(void)snprintf(retry, sizeof(retry), "Retry-After: %u\r\n",
+		    x->retry_after_s);
 	response_put_error(&body, e);
 	response_send(x, status, JSON, retry, body.data, body.len);
 }
@@ -153,7 +152,7 @@ void response_not_found(struct exchange *x)
 	struct err e;
 
 	(void)err_set(&e, ERR_NOT_FOUND, ENOENT, "%s", "");
-	response_error(x, &e, 0);
+	response_error(x, &e);
 }
 
 void response_method_not_allowed(struct exchange *x, const char *allow)

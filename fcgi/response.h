@@ -20,9 +20,9 @@ void response_send(struct exchange *x, int status, const char *type,
 void response_json(
     struct exchange *x, int status, const void *body, size_t len);
 
-/* {"error": word} and, when e has a message, "detail". retry_after_s 0: none. */
-void response_error(
-    struct exchange *x, const struct err *e, unsigned retry_after_s);
+/* {"error": word} and, when e has a message, "detail"; Retry-After as
+ * x->retry_after_s says. */
+void response_error(struct exchange *x, const struct err *e);
 
 void response_not_found(struct exchange *x);
 void response_method_not_allowed(struct exchange *x, const char *allow);

@@ -11,7 +11,6 @@
 #include "fcgi/sse.h"
 #include "lib/clock.h"
 #include "lib/log.h"
-#include "lib/utf8.h"
 
 /* For connecting and sending, and on top of every wait for the runner: what it
  * does itself within its own bounds. */
@@ -26,7 +25,6 @@ struct run {
 	struct buf output[STREAM_COUNT]; /* raw */
 	struct run_result result;
 	bool started; /* with a stream: its headers are out */
-	unsigned retry_after_s;
 	uint64_t deadline_ms;
 };
 
@@ -82,38 +80,13 @@ static int take_done(
 	return 1;
 }
 
-/* What the runner may tell a client; everything else is the host's failure. */
-static enum err_kind kind_told(uint32_t kind)
-{
-	static const enum err_kind told[] = {ERR_INVALID_REQUEST,
-	    ERR_INVALID_FILE, ERR_UNKNOWN_LANGUAGE, ERR_CAPACITY};
-
-	for (size_t i = 0; i < sizeof(told) / sizeof(told[0]); i++)
-		if (kind == (uint32_t)told[i])
-			return told[i];
-	return ERR_SANDBOX_FAILED;
-}
-
 static int take_fail(
     struct run *r, const uint8_t *payload, size_t len, struct err *e)
 {
-	struct reader in = {payload, len, false};
-	enum err_kind kind = kind_told(get_u32(&in));
-	const uint8_t *text;
-	size_t text_len;
-
-	r->retry_after_s = get_u32(&in);
-	text = get_bytes(&in, &text_len);
-	if (!reader_done(&in) || !utf8_valid(text, text_len, NULL))
-		return misbehaves(e, "bad failure");
-	if (kind != ERR_CAPACITY)
-		return err_set(e, kind, EIO, "%.*s",
-		    (int)(text_len < sizeof(e->msg) ? text_len
-						    : sizeof(e->msg)),
-		    text_len > 0 ? (const char *)text : "");
-	if (r->retry_after_s == 0)
-		r->retry_after_s = 1;
-	return err_set(e, kind, EBUSY, "no free execution slot");
+	(void)rclient_failure(payload, len, &r->x->retry_after_s, e);
+	if (e->kind == ERR_CAPACITY)
+		return err_set(e, e->kind, EBUSY, "no free execution slot");
+	return -e->code;
 }
 
 /* 1 at the end, 0 when more is to come. */
@@ -204,7 +177,7 @@ static void answer_failed(struct run *r, const struct err *e)
 	if (e->kind == ERR_CLIENT_GONE)
 		return;
 	if (!r->started || !r->rr->stream) {
-		response_error(r->x, e, r->retry_after_s);
+		response_error(r->x, e);
 		return;
 	}
 	log_error(
@@ -243,7 +216,7 @@ static void answer_done(struct run *r)
 
 void run_job(struct exchange *x, const struct run_request *rr)
 {
-	struct run r = {.x = x, .rr = rr, .runner.fd = -1};
+	struct run r = {.x = x, .rr = rr, .runner.fd = -1, .runner.passed = -1};
 	struct err e;
 
 	x->streamed = rr->stream;
