@@ -106,7 +106,14 @@ static int take_frame(struct run *r, enum proto_type type,
 		return take_fail(r, payload, len, e);
 	case PROTO_RUN:
 	case PROTO_STATUS:
+	case PROTO_WS:
+	case PROTO_WS_COMMIT:
 	case PROTO_STATUS_REPLY:
+	case PROTO_WS_INFO:
+	case PROTO_WS_ENTRIES:
+	case PROTO_WS_IDS:
+	case PROTO_WS_DATA:
+	case PROTO_WS_END:
 	case PROTO_GUEST_JOB:
 	case PROTO_GUEST_READY:
 	case PROTO_GUEST_STARTED:

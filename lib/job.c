@@ -193,6 +193,8 @@ void job_encode(const struct job *j, struct buf *out)
 	put_files(out, j->files, j->file_count);
 	put_blobs(out, j->args, j->arg_count);
 	put_blob(out, &j->stdin_data);
+	put_blob(out, &j->session);
+	put_blob(out, &j->volume);
 }
 
 static int job_check(const struct job *j, struct err *e)
@@ -207,6 +209,11 @@ static int job_check(const struct job *j, struct err *e)
 		return refuse(e, "job", "no file");
 	if (j->entry >= j->file_count)
 		return refuse(e, "job", "the entry point is none of the files");
+	if ((j->session.len > 0 && !is_id(&j->session)) ||
+	    (j->volume.len > 0 && !is_id(&j->volume)))
+		return refuse(e, "job", "bad session or volume");
+	if (j->volume.len > 0 && j->session.len == 0)
+		return refuse(e, "job", "a volume without a session");
 	return 0;
 }
 
@@ -232,6 +239,8 @@ static int job_read(struct reader *r, struct job *j, struct err *e)
 	if (rc < 0)
 		return rc;
 	j->stdin_data = get_blob(r);
+	j->session = get_blob(r);
+	j->volume = get_blob(r);
 	rc = finish(r, "job", e);
 	return rc < 0 ? rc : job_check(j, e);
 }

@@ -39,6 +39,8 @@ struct job {
 	struct blob *args;
 	size_t arg_count;
 	struct blob stdin_data;
+	struct blob session; /* whose step it is; empty: one-shot */
+	struct blob volume; /* at /memory; empty: none. Only of a step */
 };
 
 void job_encode(const struct job *j, struct buf *out); /* payload only */

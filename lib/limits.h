@@ -39,6 +39,16 @@
 #define LIMIT_CONTENT_TYPE 255u
 #define LIMIT_VOLUME_NAME 128u
 
+/* Workspaces and volumes. */
+#define LIMIT_UPLOAD (16ull << 20) /* one file by the API, reference */
+#define LIMIT_ARCHIVE (256ull << 20) /* a folder as zip, reference */
+#define LIMIT_WS_PATH 4095u /* PATH_MAX of Linux without its NUL */
+/* Files and folders of one workspace: an empty file takes no block, but the
+ * host's inodes are not endless either. */
+#define LIMIT_WS_FILES 200000u
+/* How far one step may get over the quota before it is stopped. */
+#define LIMIT_WS_OVERSHOOT (64ull << 20)
+
 /* One frame between our processes: a whole job is one frame, its parts come
  * out of a body of LIMIT_BODY, so this is four times what can occur. */
 #define LIMIT_FRAME (1024u * 1024)

@@ -107,12 +107,19 @@ static bool type_known(uint8_t type)
 	switch ((enum proto_type)type) {
 	case PROTO_RUN:
 	case PROTO_STATUS:
+	case PROTO_WS:
+	case PROTO_WS_COMMIT:
 	case PROTO_STATUS_REPLY:
 	case PROTO_STARTED:
 	case PROTO_STDOUT:
 	case PROTO_STDERR:
 	case PROTO_DONE:
 	case PROTO_FAIL:
+	case PROTO_WS_INFO:
+	case PROTO_WS_ENTRIES:
+	case PROTO_WS_IDS:
+	case PROTO_WS_DATA:
+	case PROTO_WS_END:
 	case PROTO_GUEST_JOB:
 	case PROTO_GUEST_READY:
 	case PROTO_GUEST_STARTED:

@@ -30,6 +30,8 @@ enum proto_type {
 	/* fcgi -> runner, the first frame of a connection */
 	PROTO_RUN = 1, /* struct job */
 	PROTO_STATUS = 2, /* empty; answered by PROTO_STATUS_REPLY */
+	PROTO_WS = 3, /* struct ws_request; see lib/wsproto.h */
+	PROTO_WS_COMMIT = 4, /* struct ws_commit; ends an upload */
 
 	/* runner or supervisor -> fcgi */
 	PROTO_STATUS_REPLY = 16, /* struct runner_status */
@@ -40,6 +42,11 @@ enum proto_type {
 	PROTO_DONE = 20, /* struct run_result; the last frame */
 	PROTO_FAIL = 21, /* u32 err_kind, u32 retry_after_s, string
 				 * message; the last frame */
+	PROTO_WS_INFO = 22, /* struct ws_info; a descriptor may come with it */
+	PROTO_WS_ENTRIES = 23, /* ws_entry, any number, to the frame's end */
+	PROTO_WS_IDS = 24, /* strings, any number, to the frame's end */
+	PROTO_WS_DATA = 25, /* raw bytes of an archive */
+	PROTO_WS_END = 26, /* empty: all of it came; the last frame */
 
 	/* supervisor -> init (PROTO_GUEST_*), runs in this order */
 	PROTO_GUEST_JOB = 32, /* struct guest_job */

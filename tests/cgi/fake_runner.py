@@ -79,6 +79,8 @@ def decode_job(payload):
     job["files"] = [(r.text(), r.text()) for _ in range(r.u32())]
     job["args"] = [r.text() for _ in range(r.u32())]
     job["stdin"] = r.text()
+    job["session"] = r.text()
+    job["volume"] = r.text()
     assert not r.data, "payload too long"
     return job
 

@@ -5,6 +5,7 @@
 #include "lib/job.h"
 #include "lib/path.h"
 #include "lib/proto.h"
+#include "lib/wsproto.h"
 #include "tests/fuzz/fuzz.h"
 
 /* What was decoded encodes to the very bytes that it came from. */
@@ -53,6 +54,7 @@ static void try_job(const uint8_t *payload, size_t len)
 	require(j.entry < j.file_count && j.arg_count <= LIMIT_ARGS);
 	require_names(j.files, j.file_count);
 	require_strings(j.args, j.arg_count);
+	require(j.session.len <= LIMIT_ID && j.volume.len <= LIMIT_ID);
 	clamped = j.limits;
 	limits_clamp(&clamped);
 	require(clamped.memory_bytes == j.limits.memory_bytes);
@@ -109,8 +111,56 @@ static void try_small(const uint8_t *payload, size_t len)
 	}
 }
 
+static void try_workspace(const uint8_t *payload, size_t len)
+{
+	cleanup_buf struct buf b = {0};
+	struct ws_request q;
+	struct ws_commit c;
+	struct ws_info i;
+	struct err e;
+
+	if (ws_request_decode(payload, len, &q, &e) == 0) {
+		require(q.op == WS_LIST || ws_id_ok(&q.id));
+		ws_request_encode(&q, &b);
+		require_same(&b, payload, len);
+	}
+	buf_clear(&b);
+	if (ws_commit_decode(payload, len, &c, &e) == 0) {
+		ws_commit_encode(&c, &b);
+		require_same(&b, payload, len);
+	}
+	buf_clear(&b);
+	if (ws_info_decode(payload, len, &i, &e) == 0) {
+		ws_info_encode(&i, &b);
+		require_same(&b, payload, len);
+	}
+}
+
+static void try_lists(const uint8_t *payload, size_t len)
+{
+	struct reader r = {payload, len, false};
+	cleanup_buf struct buf b = {0};
+	struct ws_entry x;
+	struct blob id;
+	struct err e;
+	int rc;
+
+	while ((rc = ws_entry_next(&r, &x, &e)) > 0) {
+		require(x.name.len > 0 && x.name.len <= LIMIT_NAME_COMPONENT);
+		require(memchr(x.name.data, '/', x.name.len) == NULL);
+		ws_entry_put(&x, &b);
+	}
+	if (rc == 0 && len > 0)
+		require_same(&b, payload, len);
+	r = (struct reader){payload, len, false};
+	while (ws_id_next(&r, &id, &e) > 0)
+		require(ws_id_ok(&id));
+}
+
 static void try_payload(const uint8_t *payload, size_t len)
 {
+	try_workspace(payload, len);
+	try_lists(payload, len);
 	try_job(payload, len);
 	try_guest_job(payload, len);
 	try_small(payload, len);

@@ -27,14 +27,15 @@ def text(data):
 
 def job(runtime="python-slim", version=None, limits=LIMITS, network=0, entry=0,
         files=((b"main.py", b"print(1)"),), args=(), stdin=b"",
-        request_id="test"):
+        request_id="test", session="", volume=""):
     """The payload of a RUN frame, as lib/job.c writes it."""
     return b"".join([
         text(request_id), text(runtime), text(version or VERSION),
         struct.pack("<QIIII", *limits), struct.pack("<BI", network, entry),
         struct.pack("<I", len(files)),
         *[text(n) + text(c) for n, c in files],
-        struct.pack("<I", len(args)), *[text(a) for a in args], text(stdin)])
+        struct.pack("<I", len(args)), *[text(a) for a in args], text(stdin),
+        text(session), text(volume)])
 
 
 def frame(kind, payload=b""):
@@ -118,6 +119,9 @@ class TestProtocol(unittest.TestCase):
             "too many arguments": dict(args=["x"] * 257),
             "NUL in an argument": dict(args=[b"a\0b"]),
             "bad request id": dict(request_id="a b\n"),
+            "bad session": dict(session="../x"),
+            "no such session": dict(session="none"),
+            "a volume without a session": dict(volume="none"),
         }
         for what, members in bad.items():
             with self.subTest(what):

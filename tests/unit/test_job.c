@@ -50,6 +50,8 @@ static struct job sample(void)
 	    .args = three_args,
 	    .arg_count = 3,
 	    .stdin_data = BLOB("in\0put"),
+	    .session = BLOB("Sess_-1"),
+	    .volume = BLOB("vol"),
 	};
 }
 
@@ -89,6 +91,8 @@ static void jobs_are_read_back(void **state)
 	for (size_t i = 0; i < 3; i++)
 		assert_blob(&out.args[i], &in.args[i]);
 	assert_blob(&out.stdin_data, &in.stdin_data);
+	assert_blob(&out.session, &in.session);
+	assert_blob(&out.volume, &in.volume);
 	job_done(&out);
 	assert_null(out.files);
 	job_done(&out);
@@ -118,6 +122,24 @@ static void assert_accepted(const struct job *j)
 	if (job_decode(b.data, b.len, &out, &e) < 0)
 		fail_msg("%s", e.msg);
 	job_done(&out);
+}
+
+static void sessions_and_volumes(void **state)
+{
+	struct job in = sample();
+
+	(void)state;
+	in.volume.len = 0;
+	assert_accepted(&in);
+	in.session.len = 0;
+	assert_accepted(&in);
+	in.volume = (struct blob)BLOB("v");
+	assert_refused(&in, "a volume without a session");
+	in.session = (struct blob)BLOB("../x");
+	assert_refused(&in, "bad session");
+	in.session = (struct blob)BLOB("x");
+	in.volume = (struct blob)BLOB("a/b");
+	assert_refused(&in, "bad session or volume");
 }
 
 static void bad_words(void **state)
@@ -294,10 +316,11 @@ static void counts_beyond_the_payload(void **state)
 	(void)state;
 	in.file_count = 0;
 	in.arg_count = 0;
-	in.stdin_data.len = 0;
+	in.stdin_data.len = in.session.len = in.volume.len = 0;
 	job_encode(&in, &b);
-	at = b.len - 12; /* the counts of files, of args, stdin's length */
-	b.data[at] = 2;
+	at = b.len - 20; /* the counts of files, of args, lengths of stdin,
+			  * session and volume */
+	b.data[at] = 3;
 	largest = 0;
 	assert_true(job_decode(b.data, b.len, &out, &e) < 0);
 	assert_int_equal(largest, 0);
@@ -328,6 +351,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(jobs_are_read_back),
+	    cmocka_unit_test(sessions_and_volumes),
 	    cmocka_unit_test(bad_words),
 	    cmocka_unit_test(limits_out_of_bounds),
 	    cmocka_unit_test(counts_and_names),
