@@ -192,32 +192,27 @@ int rclient_next(struct rclient *c, struct out *out, uint64_t deadline_ms,
 	}
 }
 
-/* What a client is told of the runner's refusals. */
-static enum err_kind kind_told(uint32_t kind)
+static enum err_kind kind_told(const struct told *told, uint32_t kind)
 {
-	static const enum err_kind told[] = {ERR_INVALID_REQUEST,
-	    ERR_INVALID_FILE, ERR_UNKNOWN_LANGUAGE, ERR_CAPACITY,
-	    ERR_INVALID_PATH, ERR_NOT_FOUND, ERR_SESSION_NOT_FOUND,
-	    ERR_VOLUME_NOT_FOUND, ERR_VOLUME_BUSY, ERR_TOO_LARGE,
-	    ERR_QUOTA_EXCEEDED, ERR_SESSION_BUSY, ERR_STORAGE_FULL};
-
-	for (size_t i = 0; i < sizeof(told) / sizeof(told[0]); i++)
-		if (kind == (uint32_t)told[i])
-			return told[i];
+	for (size_t i = 0; i < told->count; i++)
+		if (kind == (uint32_t)told->kinds[i])
+			return told->kinds[i];
 	return ERR_SANDBOX_FAILED;
 }
 
-int rclient_failure(const uint8_t *payload, size_t len,
+int rclient_failure(const struct told *told, const uint8_t *payload, size_t len,
     unsigned *ret_retry_after_s, struct err *e)
 {
 	struct reader in = {payload, len, false};
-	enum err_kind kind = kind_told(get_u32(&in));
+	enum err_kind kind = kind_told(told, get_u32(&in));
 	unsigned retry_after_s = get_u32(&in);
 	size_t text_len;
 	const uint8_t *text = get_bytes(&in, &text_len);
 
-	if (!reader_done(&in) || !utf8_valid(text, text_len, NULL))
-		return misbehaves(e);
+	if (!reader_done(&in) || !utf8_valid(text, text_len, NULL)) {
+		(void)misbehaves(e);
+		return err_set(e, e->kind, e->code, "%s: bad failure", e->msg);
+	}
 	if (retry_after_s == 0 &&
 	    (kind == ERR_CAPACITY || kind == ERR_SESSION_BUSY))
 		retry_after_s = 1;

@@ -41,11 +41,15 @@ int rclient_next(struct rclient *c, struct out *out, uint64_t deadline_ms,
 bool rclient_has_frame(const struct rclient *c);
 
 /*
- * What a PROTO_FAIL says, as an error: those that a client is told, with the
- * seconds after which to come again (0 = none); everything else is the host's
- * failure. Always negative.
+ * What a PROTO_FAIL says, as an error: one of `told` is the client's business,
+ * with the seconds after which to come again (0 = none); everything else is the
+ * host's failure. Always negative.
  */
-int rclient_failure(const uint8_t *payload, size_t len,
+struct told {
+	const enum err_kind *kinds;
+	size_t count;
+};
+int rclient_failure(const struct told *told, const uint8_t *payload, size_t len,
     unsigned *ret_retry_after_s, struct err *e);
 
 /* Asks the runner about itself, all in timeout_ms. */

@@ -83,7 +83,14 @@ static int take_done(
 static int take_fail(
     struct run *r, const uint8_t *payload, size_t len, struct err *e)
 {
-	(void)rclient_failure(payload, len, &r->x->retry_after_s, e);
+	static const enum err_kind kinds[] = {ERR_INVALID_REQUEST,
+	    ERR_INVALID_FILE, ERR_UNKNOWN_LANGUAGE, ERR_CAPACITY,
+	    /* Of steps only. */
+	    ERR_SESSION_NOT_FOUND, ERR_VOLUME_NOT_FOUND, ERR_VOLUME_BUSY,
+	    ERR_SESSION_BUSY, ERR_QUOTA_EXCEEDED, ERR_STORAGE_FULL};
+	const struct told told = {kinds, sizeof(kinds) / sizeof(kinds[0])};
+
+	(void)rclient_failure(&told, payload, len, &r->x->retry_after_s, e);
 	if (e->kind == ERR_CAPACITY)
 		return err_set(e, e->kind, EBUSY, "no free execution slot");
 	return -e->code;
