@@ -35,7 +35,8 @@ class Job(ServiceCase):
             "version": b"3.14-agent", "memory_bytes": 384 << 20,
             "cpus_milli": 1500, "pids": 128, "output_bytes": 65536,
             "wall_time_ms": 15000, "network": True, "entry": 0,
-            "files": [(b"main.py", b"print(1)")], "args": [], "stdin": b""})
+            "files": [(b"main.py", b"print(1)")], "args": [], "stdin": b"",
+            "session": b"", "volume": b""})
 
     def test_everything(self):
         job = self.job(
@@ -59,7 +60,7 @@ class Job(ServiceCase):
                 (b"lib/a.rs", b"a"), (b"main.rs", b"main\0"),
                 (b"b.rs", b"\x00\xff"), (b"c", b""), (b"d", b"\0")],
             "args": [b"", b"a b", b'"', b"$(x)", "\u00e9".encode()],
-            "stdin": "in\0\u00e9".encode()})
+            "stdin": "in\0\u00e9".encode(), "session": b"", "volume": b""})
 
     def test_entry_point(self):
         one = {"name": "x.py", "content": "1"}
