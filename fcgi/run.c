@@ -122,12 +122,14 @@ static int take_frame(struct run *r, enum proto_type type,
 	case PROTO_WS_DATA:
 	case PROTO_WS_END:
 	case PROTO_GUEST_JOB:
+	case PROTO_GUEST_WARM:
 	case PROTO_GUEST_READY:
 	case PROTO_GUEST_STARTED:
 	case PROTO_GUEST_STDOUT:
 	case PROTO_GUEST_STDERR:
 	case PROTO_GUEST_EXIT:
 	case PROTO_GUEST_FAIL:
+	case PROTO_GUEST_WARMED:
 		break;
 	}
 	return misbehaves(e, "a frame of another conversation");

@@ -286,18 +286,30 @@ static bool is_env(const struct blob *s)
 	       memchr(s->data, '=', s->len) != NULL;
 }
 
+static int check_program(const char *what, const struct blob *cwd,
+    const struct blob *run, size_t run_count, const struct blob *env,
+    size_t env_count, struct err *e)
+{
+	if (cwd->len == 0 || cwd->len > LIMIT_NAME || cwd->data[0] != '/' ||
+	    has_nul(cwd))
+		return refuse(e, what, "bad working directory");
+	if (run_count == 0 || run[0].len == 0)
+		return refuse(e, what, "nothing to run");
+	for (size_t i = 0; i < env_count; i++)
+		if (!is_env(&env[i]))
+			return refuse(e, what, "env without KEY=");
+	return 0;
+}
+
 static int guest_job_check(const struct guest_job *j, struct err *e)
 {
-	if (j->cwd.len == 0 || j->cwd.len > LIMIT_NAME ||
-	    j->cwd.data[0] != '/' || has_nul(&j->cwd))
-		return refuse(e, "guest job", "bad working directory");
-	if (j->run_count == 0 || j->run[0].len == 0)
-		return refuse(e, "guest job", "nothing to run");
+	int rc = check_program("guest job", &j->cwd, j->run, j->run_count,
+	    j->env, j->env_count, e);
+
+	if (rc < 0)
+		return rc;
 	if (j->compile_count > 0 && j->compile[0].len == 0)
 		return refuse(e, "guest job", "nothing to compile with");
-	for (size_t i = 0; i < j->env_count; i++)
-		if (!is_env(&j->env[i]))
-			return refuse(e, "guest job", "env without KEY=");
 	if (j->pids < LIMIT_PIDS_MIN || j->pids > LIMIT_PIDS_MAX ||
 	    j->output_bytes < LIMIT_OUTPUT_MIN ||
 	    j->output_bytes > LIMIT_OUTPUT_MAX)
@@ -354,6 +366,112 @@ void guest_job_done(struct guest_job *j)
 	free(j->env);
 	free(j->files);
 	*j = (struct guest_job){0};
+}
+
+void guest_warm_encode(const struct guest_warm *w, struct buf *out)
+{
+	put_blob(out, &w->cwd);
+	put_blobs(out, w->run, w->run_count);
+	put_blobs(out, w->env, w->env_count);
+	put_blobs(out, w->preload, w->preload_count);
+}
+
+static int check_names(
+    const char *what, const struct blob *names, size_t n, struct err *e)
+{
+	for (size_t i = 0; i < n; i++)
+		if (names[i].len == 0 || names[i].len > LIMIT_PRELOAD_NAME)
+			return refuse(e, what, "bad name of a module");
+	return 0;
+}
+
+static int guest_warm_read(
+    struct reader *r, struct guest_warm *w, struct err *e)
+{
+	const char *const what = "guest warm";
+	int rc;
+
+	w->cwd = get_blob(r);
+	if ((rc = get_strings(r, LIMIT_ARGV, what, &w->run, &w->run_count, e)) <
+		0 ||
+	    (rc = get_strings(r, LIMIT_ENV, what, &w->env, &w->env_count, e)) <
+		0 ||
+	    (rc = get_strings(r, LIMIT_PRELOAD, what, &w->preload,
+		 &w->preload_count, e)) < 0 ||
+	    (rc = finish(r, what, e)) < 0 ||
+	    (rc = check_program(what, &w->cwd, w->run, w->run_count, w->env,
+		 w->env_count, e)) < 0)
+		return rc;
+	return check_names(what, w->preload, w->preload_count, e);
+}
+
+int guest_warm_decode(
+    const uint8_t *payload, size_t len, struct guest_warm *ret, struct err *e)
+{
+	struct reader r = {payload, len, false};
+	struct guest_warm w = {0};
+	int rc = guest_warm_read(&r, &w, e);
+
+	if (rc < 0)
+		guest_warm_done(&w);
+	else
+		*ret = w;
+	return rc;
+}
+
+void guest_warm_done(struct guest_warm *w)
+{
+	free(w->run);
+	free(w->env);
+	free(w->preload);
+	*w = (struct guest_warm){0};
+}
+
+void guest_warmed_encode(const struct guest_warmed *w, struct buf *out)
+{
+	put_bool(out, w->waiting);
+	put_blobs(out, w->missing, w->missing_count);
+	put_blob(out, &w->why);
+}
+
+static int guest_warmed_read(
+    struct reader *r, struct guest_warmed *w, struct err *e)
+{
+	const char *const what = "guest warmed";
+	int rc;
+
+	w->waiting = get_bool(r);
+	rc = get_strings(
+	    r, LIMIT_PRELOAD, what, &w->missing, &w->missing_count, e);
+	if (rc < 0)
+		return rc;
+	w->why = get_blob(r);
+	rc = finish(r, what, e);
+	if (rc < 0)
+		return rc;
+	if (w->why.len > sizeof(e->msg) || has_nul(&w->why))
+		return refuse(e, what, "bad reason");
+	return check_names(what, w->missing, w->missing_count, e);
+}
+
+int guest_warmed_decode(
+    const uint8_t *payload, size_t len, struct guest_warmed *ret, struct err *e)
+{
+	struct reader r = {payload, len, false};
+	struct guest_warmed w = {0};
+	int rc = guest_warmed_read(&r, &w, e);
+
+	if (rc < 0)
+		guest_warmed_done(&w);
+	else
+		*ret = w;
+	return rc;
+}
+
+void guest_warmed_done(struct guest_warmed *w)
+{
+	free(w->missing);
+	*w = (struct guest_warmed){0};
 }
 
 /* Exit codes are a shell's; Linux knows the signals 1 to 64. */

@@ -73,6 +73,40 @@ int guest_job_decode(
     const uint8_t *payload, size_t len, struct guest_job *ret, struct err *e);
 void guest_job_done(struct guest_job *j);
 
+/*
+ * What the supervisor tells isobox-init ahead of a job that it does not know
+ * yet: start this interpreter and have it wait, the named modules loaded. A job
+ * that differs from it in more than its files, further arguments, input and
+ * limits is started as if nobody had waited.
+ */
+struct guest_warm {
+	struct blob cwd; /* as in struct guest_job, likewise below */
+	struct blob *run; /* the entry in place, without a request's args */
+	size_t run_count;
+	struct blob *env;
+	size_t env_count;
+	struct blob *preload;
+	size_t preload_count;
+};
+
+void guest_warm_encode(const struct guest_warm *w, struct buf *out);
+int guest_warm_decode(
+    const uint8_t *payload, size_t len, struct guest_warm *ret, struct err *e);
+void guest_warm_done(struct guest_warm *w);
+
+/* What came of it. Its text is the guest's: for the log, if it is readable. */
+struct guest_warmed {
+	bool waiting; /* false: a job will be started plainly */
+	struct blob *missing; /* what could not be preloaded */
+	size_t missing_count;
+	struct blob why; /* not waiting: the reason */
+};
+
+void guest_warmed_encode(const struct guest_warmed *w, struct buf *out);
+int guest_warmed_decode(const uint8_t *payload, size_t len,
+    struct guest_warmed *ret, struct err *e);
+void guest_warmed_done(struct guest_warmed *w);
+
 /* How the program ended, as init saw it. */
 struct guest_exit {
 	uint32_t exit_code; /* as a shell: 128 + n for a signal */

@@ -23,6 +23,8 @@
 #define LIMIT_ARGS 256u /* contract */
 #define LIMIT_ARGV (LIMIT_ARGS + 64u) /* with a runtime's own words */
 #define LIMIT_ENV 128u /* variables of a runtime */
+#define LIMIT_PRELOAD 64u /* modules of a runtime's preload list */
+#define LIMIT_PRELOAD_NAME 128u
 #define LIMIT_ID 64u /* request id, names of the registry */
 #define LIMIT_PARAMS \
 	(64u * 1024) /* all FastCGI parameters together: the

@@ -121,12 +121,14 @@ static bool type_known(uint8_t type)
 	case PROTO_WS_DATA:
 	case PROTO_WS_END:
 	case PROTO_GUEST_JOB:
+	case PROTO_GUEST_WARM:
 	case PROTO_GUEST_READY:
 	case PROTO_GUEST_STARTED:
 	case PROTO_GUEST_STDOUT:
 	case PROTO_GUEST_STDERR:
 	case PROTO_GUEST_EXIT:
 	case PROTO_GUEST_FAIL:
+	case PROTO_GUEST_WARMED:
 		return true;
 	}
 	return false;

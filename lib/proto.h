@@ -50,6 +50,7 @@ enum proto_type {
 
 	/* supervisor -> init (PROTO_GUEST_*), runs in this order */
 	PROTO_GUEST_JOB = 32, /* struct guest_job */
+	PROTO_GUEST_WARM = 33, /* struct guest_warm, before a job or never */
 
 	/* init -> supervisor */
 	PROTO_GUEST_READY = 48, /* empty: booted, waits for a job */
@@ -58,6 +59,7 @@ enum proto_type {
 	PROTO_GUEST_STDERR = 51,
 	PROTO_GUEST_EXIT = 52, /* struct guest_exit; the last frame */
 	PROTO_GUEST_FAIL = 53, /* string: init could not do it; the last */
+	PROTO_GUEST_WARMED = 54, /* struct guest_warmed; answers WARM */
 };
 
 #define PROTO_HEADER 8u

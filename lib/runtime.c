@@ -13,10 +13,8 @@
 
 #define NAME_MAX_LEN 32u
 #define IMAGE_MAX_LEN 64u
-#define PRELOAD_MAX_LEN 128u
 #define ALIASES_MAX 16u
 #define ENV_MAX 64u
-#define PRELOAD_MAX 64u
 
 #define LOWER "abcdefghijklmnopqrstuvwxyz"
 #define UPPER "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -32,7 +30,7 @@ static const struct rtext_shape shape_image = {LOWER UPPER DIGIT,
     LOWER UPPER DIGIT "._-", IMAGE_MAX_LEN,
     "must be 1 to 64 of A-Z a-z 0-9 . _ -, beginning with a letter or digit"};
 static const struct rtext_shape shape_preload = {LOWER UPPER DIGIT "_@",
-    LOWER UPPER DIGIT "_@./:-", PRELOAD_MAX_LEN,
+    LOWER UPPER DIGIT "_@./:-", LIMIT_PRELOAD_NAME,
     "must be the name of a module: 1 to 128 of A-Z a-z 0-9 _ @ . / : -"};
 
 static int set_name(struct runtime *rt, const struct ydoc *d,
@@ -155,7 +153,7 @@ static int set_preload(struct runtime *rt, const struct ydoc *d,
     const struct ydoc_node *n, struct err *e)
 {
 	return rtext_copy_list(
-	    d, n, &shape_preload, PRELOAD_MAX, &rt->preload, e);
+	    d, n, &shape_preload, LIMIT_PRELOAD, &rt->preload, e);
 }
 
 static int set_kernel(struct runtime *rt, const struct ydoc *d,

@@ -8,6 +8,7 @@
 #include "lib/cleanup.h"
 #include "lib/proto.h"
 
+#define PROGRAM_CWD "/box"
 #define SOURCE_MARK "{source}"
 #define SOURCE_EXTRA 2u /* "./" */
 
@@ -102,6 +103,41 @@ static size_t text_bound(const struct runtime *rt, size_t source_len)
 	return n;
 }
 
+int plan_guest_warm(const struct runtime *rt, char *const *preload,
+    struct buf *out, struct err *e)
+{
+	const struct blob source = cstr_blob(rt->source_file);
+	cleanup_buf struct buf text = {0};
+	cleanup_free struct blob *blobs = NULL;
+	struct guest_warm w = {.cwd = cstr_blob(PROGRAM_CWD),
+	    .run_count = list_len(rt->run),
+	    .preload_count = list_len(preload)};
+	size_t begun;
+
+	if (w.preload_count > LIMIT_PRELOAD)
+		return err_set(e, ERR_INTERNAL, E2BIG, "too much to preload");
+	blobs = calloc(
+	    w.run_count + w.preload_count + BASE_ENV_COUNT + list_len(rt->env),
+	    sizeof *blobs);
+	if (blobs == NULL ||
+	    buf_reserve(&text, text_bound(rt, source.len)) == NULL)
+		return err_set(e, ERR_INTERNAL, ENOMEM, "out of memory");
+	w.run = blobs;
+	w.preload = w.run + w.run_count;
+	w.env = w.preload + w.preload_count;
+	w.env_count = put_env(rt->env, w.env);
+	if (put_argv(rt->run, source, &text, w.run) < 0)
+		return err_set(e, ERR_INTERNAL, ENOMEM, "out of memory");
+	for (size_t i = 0; i < w.preload_count; i++)
+		w.preload[i] = cstr_blob(preload[i]);
+	begun = proto_begin(out, PROTO_GUEST_WARM);
+	guest_warm_encode(&w, out);
+	proto_end(out, begun);
+	if (out->failed)
+		return err_set(e, ERR_INTERNAL, ENOMEM, "out of memory");
+	return 0;
+}
+
 int plan_guest_job(const struct runtime *rt, const struct job *job,
     struct buf *out, struct err *e)
 {
@@ -110,7 +146,7 @@ int plan_guest_job(const struct runtime *rt, const struct job *job,
 	const struct blob source = job->files[job->entry].name;
 	cleanup_buf struct buf text = {0};
 	cleanup_free struct blob *blobs = NULL;
-	struct guest_job g = {.cwd = cstr_blob("/box"),
+	struct guest_job g = {.cwd = cstr_blob(PROGRAM_CWD),
 	    .compile_count = compile_len,
 	    .run_count = run_len + job->arg_count,
 	    .files = job->files,

@@ -16,4 +16,13 @@
 int plan_guest_job(const struct runtime *rt, const struct job *job,
     struct buf *out, struct err *e);
 
+/*
+ * Likewise a whole PROTO_GUEST_WARM frame: the interpreter that a job of this
+ * runtime would be started with, if its entry is called as the runtime's
+ * source_file. preload: NULL-terminated names of modules, or NULL for none; more
+ * than LIMIT_PRELOAD of them is an error. Pure.
+ */
+int plan_guest_warm(const struct runtime *rt, char *const *preload,
+    struct buf *out, struct err *e);
+
 #endif

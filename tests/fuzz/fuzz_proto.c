@@ -84,6 +84,38 @@ static void try_guest_job(const uint8_t *payload, size_t len)
 	guest_job_done(&j);
 }
 
+static void try_guest_warm(const uint8_t *payload, size_t len)
+{
+	cleanup_buf struct buf b = {0};
+	struct guest_warmed warmed;
+	struct guest_warm w;
+	struct err e;
+
+	if (guest_warm_decode(payload, len, &w, &e) == 0) {
+		require(w.run_count > 0 && w.run_count <= LIMIT_ARGV);
+		require(w.preload_count <= LIMIT_PRELOAD);
+		require_strings(w.run, w.run_count);
+		require_strings(w.env, w.env_count);
+		require_strings(w.preload, w.preload_count);
+		guest_warm_encode(&w, &b);
+		require_same(&b, payload, len);
+		guest_warm_done(&w);
+	} else {
+		require_failed(&e);
+	}
+	buf_clear(&b);
+	if (guest_warmed_decode(payload, len, &warmed, &e) == 0) {
+		require(warmed.missing_count <= LIMIT_PRELOAD);
+		require(warmed.why.len <= sizeof(e.msg));
+		require_strings(warmed.missing, warmed.missing_count);
+		guest_warmed_encode(&warmed, &b);
+		require_same(&b, payload, len);
+		guest_warmed_done(&warmed);
+	} else {
+		require_failed(&e);
+	}
+}
+
 static void try_small(const uint8_t *payload, size_t len)
 {
 	cleanup_buf struct buf b = {0};
@@ -163,6 +195,7 @@ static void try_payload(const uint8_t *payload, size_t len)
 	try_lists(payload, len);
 	try_job(payload, len);
 	try_guest_job(payload, len);
+	try_guest_warm(payload, len);
 	try_small(payload, len);
 }
 

@@ -4,9 +4,9 @@ isobox-init, as Python has them. docs/guest-protocol.md says what they mean."""
 
 import struct
 
-GUEST_JOB = 32
+GUEST_JOB, GUEST_WARM = 32, 33
 GUEST_READY, GUEST_STARTED, GUEST_STDOUT, GUEST_STDERR = 48, 49, 50, 51
-GUEST_EXIT, GUEST_FAIL = 52, 53
+GUEST_EXIT, GUEST_FAIL, GUEST_WARMED = 52, 53, 54
 
 HEADER = struct.Struct("<IB3x")
 FRAME_MAX = 1024 * 1024
@@ -58,6 +58,25 @@ def guest_job(run, compile=(), env=(), files=(), stdin=b"", cwd="/box",
         string(cwd), strings(compile), strings(run), strings(env),
         u32(len(files)), *[string(n) + string(c) for n, c in files],
         string(stdin), u32(pids), u32(output_bytes), u64(file_bytes)])
+
+
+def guest_warm(run, env=(), preload=(), cwd="/box"):
+    """The payload of GUEST_WARM."""
+    return b"".join([string(cwd), strings(run), strings(env),
+                     strings(preload)])
+
+
+def guest_warmed(payload):
+    """(waiting, [what could not be preloaded], why not) of GUEST_WARMED."""
+    waiting, count = struct.unpack_from("<BI", payload)
+    texts, at = [], 5
+    for _ in range(count + 1):
+        size = struct.unpack_from("<I", payload, at)[0]
+        texts.append(payload[at + 4:at + 4 + size].decode())
+        at += 4 + size
+    if at != len(payload):
+        raise Broken(payload)
+    return bool(waiting), texts[:-1], texts[-1]
 
 
 def guest_exit(payload):

@@ -133,6 +133,116 @@ static void bad_guest_jobs(void **state)
 	assert_refused(&j, "limits");
 }
 
+static struct blob preload[] = {BLOB("numpy"), BLOB("matplotlib.pyplot")};
+
+static struct guest_warm sample_warm(void)
+{
+	return (struct guest_warm){
+	    .cwd = BLOB("/box"),
+	    .run = run,
+	    .run_count = 1,
+	    .env = env,
+	    .env_count = 2,
+	    .preload = preload,
+	    .preload_count = 2,
+	};
+}
+
+static void warms_are_read_back(void **state)
+{
+	struct guest_warm in = sample_warm();
+	cleanup_buf struct buf b = {0};
+	struct guest_warm out;
+	struct err e;
+
+	(void)state;
+	guest_warm_encode(&in, &b);
+	assert_int_equal(guest_warm_decode(b.data, b.len, &out, &e), 0);
+	assert_memory_equal(out.cwd.data, "/box", 4);
+	assert_int_equal(out.run_count, 1);
+	assert_memory_equal(out.run[0].data, "./main", 6);
+	assert_int_equal(out.env_count, 2);
+	assert_int_equal(out.preload_count, 2);
+	assert_memory_equal(out.preload[1].data, "matplotlib.pyplot", 17);
+	guest_warm_done(&out);
+	for (size_t n = 0; n < b.len; n++)
+		assert_true(guest_warm_decode(b.data, n, &out, &e) < 0);
+	buf_putc(&b, '\0');
+	assert_true(guest_warm_decode(b.data, b.len, &out, &e) < 0);
+}
+
+static void assert_warm_refused(const struct guest_warm *w, const char *why)
+{
+	cleanup_buf struct buf b = {0};
+	struct guest_warm out;
+	struct err e;
+
+	guest_warm_encode(w, &b);
+	assert_true(guest_warm_decode(b.data, b.len, &out, &e) < 0);
+	assert_contains(e.msg, why);
+}
+
+static void bad_warms(void **state)
+{
+	static const uint8_t long_name[LIMIT_PRELOAD_NAME + 1] = "x";
+	static struct blob many[LIMIT_PRELOAD + 1];
+	struct guest_warm w = sample_warm();
+	struct blob bad = BLOB("box");
+
+	(void)state;
+	w.cwd = bad;
+	assert_warm_refused(&w, "working directory");
+	w = sample_warm();
+	w.run_count = 0;
+	assert_warm_refused(&w, "nothing to run");
+	w = sample_warm();
+	w.env = &bad;
+	w.env_count = 1;
+	assert_warm_refused(&w, "KEY=");
+	w = sample_warm();
+	w.preload = many;
+	w.preload_count = 1;
+	assert_warm_refused(&w, "name of a module");
+	w.preload_count = LIMIT_PRELOAD + 1;
+	assert_warm_refused(&w, "cut short");
+	bad = (struct blob)BLOB("a\0b");
+	w.preload = &bad;
+	w.preload_count = 1;
+	assert_warm_refused(&w, "NUL");
+	bad = (struct blob){long_name, sizeof(long_name)};
+	assert_warm_refused(&w, "NUL");
+}
+
+static void warmed(void **state)
+{
+	static const uint8_t text[sizeof(((struct err *)0)->msg) + 1] = "x";
+	struct guest_warmed in = {.waiting = true,
+	    .missing = preload,
+	    .missing_count = 2,
+	    .why = BLOB("because")};
+	cleanup_buf struct buf b = {0};
+	struct guest_warmed out;
+	struct err e;
+
+	(void)state;
+	guest_warmed_encode(&in, &b);
+	assert_int_equal(guest_warmed_decode(b.data, b.len, &out, &e), 0);
+	assert_true(out.waiting);
+	assert_int_equal(out.missing_count, 2);
+	assert_memory_equal(out.missing[0].data, "numpy", 5);
+	assert_int_equal(out.why.len, 7);
+	guest_warmed_done(&out);
+	for (size_t n = 0; n < b.len; n++)
+		assert_true(guest_warmed_decode(b.data, n, &out, &e) < 0);
+	b.data[0] = 2; /* no boolean */
+	assert_true(guest_warmed_decode(b.data, b.len, &out, &e) < 0);
+	buf_clear(&b);
+	in.why = (struct blob){text, sizeof(text)};
+	guest_warmed_encode(&in, &b);
+	assert_true(guest_warmed_decode(b.data, b.len, &out, &e) < 0);
+	assert_contains(e.msg, "bad reason");
+}
+
 static void exits(void **state)
 {
 	static const struct {
@@ -247,6 +357,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(guest_jobs_are_read_back),
 	    cmocka_unit_test(bad_guest_jobs),
+	    cmocka_unit_test(warms_are_read_back),
+	    cmocka_unit_test(bad_warms),
+	    cmocka_unit_test(warmed),
 	    cmocka_unit_test(exits),
 	    cmocka_unit_test(results),
 	    cmocka_unit_test(statuses),

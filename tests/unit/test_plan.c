@@ -94,6 +94,52 @@ static void test_source_is_no_option(void **state)
 	guest_job_done(&g);
 }
 
+static void test_warm(void **state)
+{
+	char *run[] = {(char[]){"/run"}, (char[]){"{source}"}, NULL};
+	char *env[] = {(char[]){"HOME=/box"}, NULL};
+	char *preload[] = {(char[]){"a.b"}, NULL};
+	char *many[LIMIT_PRELOAD + 2] = {0};
+	const struct runtime rt = {
+	    .run = run, .env = env, .source_file = (char[]){"main.x"}};
+	struct job_file files[] = {{blob("main.x"), blob("")}};
+	struct job job = {.files = files,
+	    .file_count = 1,
+	    .limits = {.pids = 1, .output_bytes = LIMIT_OUTPUT_MIN}};
+	cleanup_buf struct buf frame = {0}, job_frame = {0};
+	const uint8_t *payload;
+	enum proto_type type;
+	struct guest_warm w;
+	struct guest_job g;
+	struct err e;
+	size_t len;
+
+	(void)state;
+	assert_int_equal(plan_guest_warm(&rt, preload, &frame, &e), 0);
+	assert_int_equal(
+	    proto_next(frame.data, frame.len, &type, &payload, &len),
+	    frame.len);
+	assert_int_equal(type, PROTO_GUEST_WARM);
+	assert_int_equal(guest_warm_decode(payload, len, &w, &e), 0);
+	assert_int_equal(w.preload_count, 1);
+	assert_blob(w.preload[0], "a.b");
+	/* Otherwise the same as a job's, or init would not take it for one. */
+	plan(&rt, &job, &job_frame, &g);
+	assert_int_equal(w.run_count, g.run_count);
+	assert_blob(w.run[1], "main.x");
+	assert_int_equal(w.env_count, g.env_count);
+	for (size_t i = 0; i < w.env_count; i++)
+		assert_int_equal(w.env[i].len, g.env[i].len);
+	assert_int_equal(w.cwd.len, g.cwd.len);
+	guest_warm_done(&w);
+	guest_job_done(&g);
+	buf_clear(&frame);
+	assert_int_equal(plan_guest_warm(&rt, NULL, &frame, &e), 0);
+	for (size_t i = 0; i <= LIMIT_PRELOAD; i++)
+		many[i] = preload[0];
+	assert_true(plan_guest_warm(&rt, many, &frame, &e) < 0);
+}
+
 static void test_env_overrides(void **state)
 {
 	char *run[] = {(char[]){"/run"}, NULL};
@@ -186,6 +232,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_source_and_args),
 	    cmocka_unit_test(test_source_is_no_option),
+	    cmocka_unit_test(test_warm),
 	    cmocka_unit_test(test_env_overrides),
 	    cmocka_unit_test(test_bundle),
 	    cmocka_unit_test(test_runsc_argv),
