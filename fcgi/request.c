@@ -150,11 +150,12 @@ bool request_wants_stream(const struct request *q)
 {
 	struct err ignored;
 	char value[2];
+	size_t len;
 
 	if (q->accept != NULL &&
 	    strcasestr(q->accept, "text/event-stream") != NULL)
 		return true;
-	return uri_query_get(
-		   &q->uri, "stream", value, sizeof(value), &ignored) > 0 &&
+	return uri_query_get(&q->uri, "stream", value, sizeof(value), &len,
+		   &ignored) > 0 &&
 	       value[0] == '1';
 }

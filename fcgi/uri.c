@@ -128,7 +128,7 @@ int uri_parse(struct uri *u, const char *s, size_t len, struct err *e)
 }
 
 int uri_query_get(const struct uri *u, const char *name, char *ret,
-    size_t ret_size, struct err *e)
+    size_t ret_size, size_t *ret_len, struct err *e)
 {
 	const char *s = u->query;
 	const char *end = s + u->query_len;
@@ -142,11 +142,13 @@ int uri_query_get(const struct uri *u, const char *name, char *ret,
 		if (len >= name_len && memcmp(s, name, name_len) == 0 &&
 		    (len == name_len || s[name_len] == '=')) {
 			size_t skip = name_len + (len > name_len ? 1 : 0);
+			ssize_t n =
+			    decode(s + skip, len - skip, true, ret, ret_size);
 
-			if (decode(s + skip, len - skip, true, ret, ret_size) <
-			    0)
+			if (n < 0)
 				return err_set(e, ERR_INVALID_REQUEST, EINVAL,
 				    "the query's \"%s\" is malformed", name);
+			*ret_len = (size_t)n;
 			return 1;
 		}
 		s = amp != NULL ? amp + 1 : end;

@@ -43,10 +43,11 @@ int uri_parse(struct uri *u, const char *s, size_t len, struct err *e);
 
 /*
  * The value of the first parameter of that name, decoded ("+" is a space), into
- * ret with a NUL. 1 when there is one, 0 when not, negative when it is
- * malformed or does not fit.
+ * ret with a NUL behind it; it may hold NUL itself, *ret_len tells. 1 when there
+ * is one, 0 when not, negative when it is malformed or does not fit (URI_MAX
+ * bytes always do).
  */
 int uri_query_get(const struct uri *u, const char *name, char *ret,
-    size_t ret_size, struct err *e);
+    size_t ret_size, size_t *ret_len, struct err *e);
 
 #endif

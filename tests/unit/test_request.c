@@ -97,23 +97,28 @@ static void test_refused(void **state)
 static void test_query(void **state)
 {
 	char value[5];
+	size_t len;
 	struct err e;
 
 	(void)state;
-	assert_int_equal(parse("/?a=1&bb=%32+x&c&d=&a=2&e=%4&f=12345", &e), 0);
-	assert_int_equal(uri_query_get(&uri, "a", value, 5, &e), 1);
+	assert_int_equal(
+	    parse("/?a=1&bb=%32+x&c&d=&a=2&e=%4&f=12345&g=a%00b", &e), 0);
+	assert_int_equal(uri_query_get(&uri, "a", value, 5, &len, &e), 1);
 	assert_string_equal(value, "1");
-	assert_int_equal(uri_query_get(&uri, "bb", value, 5, &e), 1);
+	assert_int_equal(uri_query_get(&uri, "bb", value, 5, &len, &e), 1);
 	assert_string_equal(value, "2 x");
-	assert_int_equal(uri_query_get(&uri, "c", value, 5, &e), 1);
+	assert_int_equal(uri_query_get(&uri, "c", value, 5, &len, &e), 1);
 	assert_string_equal(value, "");
-	assert_int_equal(uri_query_get(&uri, "d", value, 5, &e), 1);
+	assert_int_equal(uri_query_get(&uri, "d", value, 5, &len, &e), 1);
 	assert_string_equal(value, "");
-	assert_int_equal(uri_query_get(&uri, "b", value, 5, &e), 0);
-	assert_true(uri_query_get(&uri, "e", value, 5, &e) < 0);
-	assert_true(uri_query_get(&uri, "f", value, 5, &e) < 0);
+	assert_int_equal(uri_query_get(&uri, "b", value, 5, &len, &e), 0);
+	assert_true(uri_query_get(&uri, "e", value, 5, &len, &e) < 0);
+	assert_true(uri_query_get(&uri, "f", value, 5, &len, &e) < 0);
+	assert_int_equal(uri_query_get(&uri, "g", value, 5, &len, &e), 1);
+	assert_int_equal(len, 3);
+	assert_memory_equal(value, "a\0b", 4);
 	assert_int_equal(parse("/", &e), 0);
-	assert_int_equal(uri_query_get(&uri, "a", value, 5, &e), 0);
+	assert_int_equal(uri_query_get(&uri, "a", value, 5, &len, &e), 0);
 }
 
 /* The variables of lines, behind a REQUEST_URI. */
