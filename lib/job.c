@@ -370,6 +370,7 @@ void guest_job_done(struct guest_job *j)
 
 void guest_warm_encode(const struct guest_warm *w, struct buf *out)
 {
+	put_blob(out, &w->entry);
 	put_blob(out, &w->cwd);
 	put_blobs(out, w->run, w->run_count);
 	put_blobs(out, w->env, w->env_count);
@@ -391,6 +392,7 @@ static int guest_warm_read(
 	const char *const what = "guest warm";
 	int rc;
 
+	w->entry = get_blob(r);
 	w->cwd = get_blob(r);
 	if ((rc = get_strings(r, LIMIT_ARGV, what, &w->run, &w->run_count, e)) <
 		0 ||
@@ -402,6 +404,8 @@ static int guest_warm_read(
 	    (rc = check_program(what, &w->cwd, w->run, w->run_count, w->env,
 		 w->env_count, e)) < 0)
 		return rc;
+	if (path_check_name((const char *)w->entry.data, w->entry.len, e) < 0)
+		return err_wrap(e, "%s: entry", what);
 	return check_names(what, w->preload, w->preload_count, e);
 }
 

@@ -109,7 +109,8 @@ int plan_guest_warm(const struct runtime *rt, char *const *preload,
 	const struct blob source = cstr_blob(rt->source_file);
 	cleanup_buf struct buf text = {0};
 	cleanup_free struct blob *blobs = NULL;
-	struct guest_warm w = {.cwd = cstr_blob(PROGRAM_CWD),
+	struct guest_warm w = {.entry = source,
+	    .cwd = cstr_blob(PROGRAM_CWD),
 	    .run_count = list_len(rt->run),
 	    .preload_count = list_len(preload)};
 	size_t begun;

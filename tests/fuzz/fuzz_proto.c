@@ -94,6 +94,8 @@ static void try_guest_warm(const uint8_t *payload, size_t len)
 	if (guest_warm_decode(payload, len, &w, &e) == 0) {
 		require(w.run_count > 0 && w.run_count <= LIMIT_ARGV);
 		require(w.preload_count <= LIMIT_PRELOAD);
+		require(path_check_name(
+			    (const char *)w.entry.data, w.entry.len, &e) == 0);
 		require_strings(w.run, w.run_count);
 		require_strings(w.env, w.env_count);
 		require_strings(w.preload, w.preload_count);

@@ -138,6 +138,7 @@ static struct blob preload[] = {BLOB("numpy"), BLOB("matplotlib.pyplot")};
 static struct guest_warm sample_warm(void)
 {
 	return (struct guest_warm){
+	    .entry = BLOB("main.x"),
 	    .cwd = BLOB("/box"),
 	    .run = run,
 	    .run_count = 1,
@@ -158,6 +159,7 @@ static void warms_are_read_back(void **state)
 	(void)state;
 	guest_warm_encode(&in, &b);
 	assert_int_equal(guest_warm_decode(b.data, b.len, &out, &e), 0);
+	assert_memory_equal(out.entry.data, "main.x", 6);
 	assert_memory_equal(out.cwd.data, "/box", 4);
 	assert_int_equal(out.run_count, 1);
 	assert_memory_equal(out.run[0].data, "./main", 6);
@@ -192,6 +194,9 @@ static void bad_warms(void **state)
 	(void)state;
 	w.cwd = bad;
 	assert_warm_refused(&w, "working directory");
+	w = sample_warm();
+	w.entry = (struct blob)BLOB("../main.x");
+	assert_warm_refused(&w, "entry");
 	w = sample_warm();
 	w.run_count = 0;
 	assert_warm_refused(&w, "nothing to run");

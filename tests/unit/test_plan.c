@@ -121,6 +121,7 @@ static void test_warm(void **state)
 	    frame.len);
 	assert_int_equal(type, PROTO_GUEST_WARM);
 	assert_int_equal(guest_warm_decode(payload, len, &w, &e), 0);
+	assert_blob(w.entry, "main.x");
 	assert_int_equal(w.preload_count, 1);
 	assert_blob(w.preload[0], "a.b");
 	/* Otherwise the same as a job's, or init would not take it for one. */
