@@ -20,6 +20,8 @@ CC ?= cc
 PKG_CONFIG ?= pkg-config
 
 LIB_PKGS := json-c yaml-0.1 libsodium libseccomp
+# Of the store, which isobox.fcgi alone opens.
+STORE_PKGS := sqlite3
 
 WARN := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion \
 	-Wformat=2 -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith \
@@ -68,6 +70,7 @@ GUEST_TEST_SRC := $(wildcard tests/guest/*.c)
 LIB_OBJ := $(LIB_SRC:%.c=$(B)/%.o)
 FCGI_OBJ := $(FCGI_SRC:%.c=$(B)/%.o)
 RUNNER_OBJ := $(RUNNER_SRC:%.c=$(B)/%.o)
+STORE_OBJ := $(filter $(B)/lib/store%,$(LIB_OBJ))
 GUEST_OBJ := $(GUEST_SRC:%.c=$(B)/static/%.o) \
 	$(GUEST_LIB_SRC:%.c=$(B)/static/%.o)
 UNIT_BIN := $(UNIT_SRC:tests/unit/%.c=$(B)/unit/%)
@@ -76,8 +79,9 @@ GUEST_TEST_BIN := $(GUEST_TEST_SRC:tests/guest/%.c=$(B)/guest-test/%)
 
 PROGRAMS := $(B)/isobox.fcgi $(B)/isobox-runner $(B)/isobox-init
 
-PC_CFLAGS = $(shell $(PKG_CONFIG) --cflags $(LIB_PKGS))
-PC_LIBS = $(shell $(PKG_CONFIG) --libs $(LIB_PKGS))
+PC_CFLAGS = $(shell $(PKG_CONFIG) --cflags $(LIB_PKGS) $(STORE_PKGS))
+PC_LIBS = $(shell $(PKG_CONFIG) --libs $(LIB_PKGS) $(STORE_PKGS))
+RUNNER_LIBS = $(shell $(PKG_CONFIG) --libs $(LIB_PKGS))
 FCGI_LIBS := -lfcgi
 
 ifeq ($(V),1)
@@ -117,9 +121,9 @@ $(B)/isobox.fcgi: $(FCGI_OBJ) $(LIB_OBJ)
 	$(call say,LD,$@)
 	$(Q)$(CC) -pthread $(HARDEN_LD) $(LDFLAGS) -o $@ $^ $(FCGI_LIBS) $(PC_LIBS)
 
-$(B)/isobox-runner: $(RUNNER_OBJ) $(LIB_OBJ)
+$(B)/isobox-runner: $(RUNNER_OBJ) $(filter-out $(STORE_OBJ),$(LIB_OBJ))
 	$(call say,LD,$@)
-	$(Q)$(CC) -pthread $(HARDEN_LD) $(LDFLAGS) -o $@ $^ $(PC_LIBS)
+	$(Q)$(CC) -pthread $(HARDEN_LD) $(LDFLAGS) -o $@ $^ $(RUNNER_LIBS)
 
 $(B)/isobox-init: $(GUEST_OBJ)
 	$(call say,LD,$@)

@@ -5,10 +5,16 @@
 #include <fcntl.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "lib/cleanup.h"
+
+/* Whoever makes a file holds the lock for some milliseconds only. */
+#define LOCK_WAIT_MS 5000u
+#define LOCK_STEP_MS 10u
 
 static int check_kind(int fd, struct err *e)
 {
@@ -66,4 +72,30 @@ int file_read(int dirfd, const char *name, int flags, size_t max,
 	if (r < 0)
 		return r;
 	return read_all(fd, max, out, e);
+}
+
+static int lock(int fd, struct err *e)
+{
+	static const struct timespec step = {.tv_nsec = LOCK_STEP_MS * 1000000};
+
+	for (unsigned ms = 0; flock(fd, LOCK_EX | LOCK_NB) < 0;) {
+		if (errno == EINTR)
+			continue;
+		if (errno != EWOULDBLOCK || ms >= LOCK_WAIT_MS)
+			return err_sys(e, errno, "cannot lock its directory");
+		(void)nanosleep(&step, NULL);
+		ms += LOCK_STEP_MS;
+	}
+	return 0;
+}
+
+int file_lock_dir(const char *dir, struct err *e)
+{
+	cleanup_fd int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int r;
+
+	if (fd < 0)
+		return err_sys(e, errno, "cannot open its directory");
+	r = lock(fd, e);
+	return r < 0 ? r : take_fd(&fd);
 }

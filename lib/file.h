@@ -17,4 +17,8 @@
 int file_read(int dirfd, const char *name, int flags, size_t max,
     struct buf *out, struct err *e);
 
+/* Locks a directory (flock) against others who do the same, for some seconds at
+ * most. Its descriptor, which holds the lock. */
+int file_lock_dir(const char *dir, struct err *e);
+
 #endif

@@ -9,17 +9,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "lib/cleanup.h"
-
-/* Whoever makes the file holds the lock for some milliseconds only. */
-#define LOCK_WAIT_MS 5000u
-#define LOCK_STEP_MS 10u
+#include "lib/file.h"
 
 /*
  * A whole file appears under its name by rename(2) and is never changed in its
@@ -150,30 +145,13 @@ static int replace(const char *path, const char *boot_id, struct err *e)
 	return r;
 }
 
-static int open_directory(const char *path, struct err *e)
+static int lock_directory(const char *path, struct err *e)
 {
 	char copy[PATH_MAX];
-	int fd;
 
 	if (snprintf(copy, sizeof(copy), "%s", path) >= (int)sizeof(copy))
 		return err_sys(e, ENAMETOOLONG, "cannot open its directory");
-	fd = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	return fd >= 0 ? fd : err_sys(e, errno, "cannot open its directory");
-}
-
-static int lock_directory(int fd, struct err *e)
-{
-	static const struct timespec step = {.tv_nsec = LOCK_STEP_MS * 1000000};
-
-	for (unsigned ms = 0; flock(fd, LOCK_EX | LOCK_NB) < 0;) {
-		if (errno == EINTR)
-			continue;
-		if (errno != EWOULDBLOCK || ms >= LOCK_WAIT_MS)
-			return err_sys(e, errno, "cannot lock its directory");
-		(void)nanosleep(&step, NULL);
-		ms += LOCK_STEP_MS;
-	}
-	return 0;
+	return file_lock_dir(dirname(copy), e);
 }
 
 static int map_or_make(const char *path, struct rate_file **ret, struct err *e)
@@ -188,12 +166,9 @@ static int map_or_make(const char *path, struct rate_file **ret, struct err *e)
 	r = try_open(path, boot_id, ret, e);
 	if (r != 0)
 		return r;
-	lock = open_directory(path, e);
+	lock = lock_directory(path, e);
 	if (lock < 0)
 		return lock;
-	r = lock_directory(lock, e);
-	if (r < 0)
-		return r;
 	r = try_open(path, boot_id, ret, e);
 	if (r != 0)
 		return r;
