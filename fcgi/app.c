@@ -61,6 +61,7 @@ int app_init(struct app *app, const char *config_path, struct err *e)
 	    (r = config_load(config_path, &app->config, e)) < 0 ||
 	    (r = load_keys(app, e)) < 0 || (r = load_catalog(app, e)) < 0 ||
 	    (r = open_ratelimit(app, e)) < 0 ||
+	    (r = store_new(app->config->state_dir, &app->store, e)) < 0 ||
 	    (r = accesslog_open(&app->log, app->config->access_log, e)) < 0) {
 		app_done(app);
 		return r;
@@ -73,9 +74,18 @@ void app_done(struct app *app)
 	accesslog_close(&app->log);
 	if (app->ratelimit != NULL)
 		ratelimit_close(app->ratelimit);
+	store_free(app->store);
 	shared_slot_done(&app->catalog);
 	shared_slot_done(&app->keys);
 	config_free(app->config);
+}
+
+int app_open_store(struct app *app, struct err *e)
+{
+	int r = store_open(app->store, e);
+
+	return r < 0 ? err_wrap(e, "%.100s/isobox.db", app->config->state_dir)
+		     : 0;
 }
 
 void app_log_missing(struct app *app)

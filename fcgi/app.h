@@ -9,6 +9,7 @@
 #include "lib/config.h"
 #include "lib/err.h"
 #include "lib/ratelimit.h"
+#include "lib/store.h"
 
 /* What all requests share. The configuration does not change while it runs, but
  * for the keys, which requests see through `keys` only. */
@@ -18,6 +19,7 @@ struct app {
 	struct shared_slot catalog; /* struct catalog */
 	struct shared_slot keys; /* struct keyring */
 	struct ratelimit *ratelimit; /* NULL: no limit is set */
+	struct store *store; /* a CGI program opens it when it is used */
 	struct accesslog log;
 	struct metrics metrics;
 };
@@ -25,6 +27,9 @@ struct app {
 /* Reads and opens all of it. On failure *app needs no app_done(). */
 int app_init(struct app *app, const char *config_path, struct err *e);
 void app_done(struct app *app);
+
+/* Opens the store, for a service that is to last. */
+int app_open_store(struct app *app, struct err *e);
 
 /* Logs what the operator should know of a service that starts. */
 void app_log_missing(struct app *app);

@@ -15,7 +15,8 @@
  * response.c, and run.c follows a run from rclient.c to sse.c or result.c.
  *
  * Everything that is read from files is read before main's harden() or at
- * SIGHUP; no request opens a file, resolves a name or starts a process.
+ * SIGHUP; no request opens a file but the store's (lib/store.h), resolves a name
+ * or starts a process.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -333,7 +334,8 @@ int main(int argc, char **argv)
 	}
 	if (o.check_config)
 		return check_config(&o);
-	if (app_init(&app, o.config_path, &e) < 0)
+	if (app_init(&app, o.config_path, &e) < 0 ||
+	    app_open_store(&app, &e) < 0)
 		die("%s", e.msg);
 	set_log_level(&app);
 	return run_server(&app, &o);
