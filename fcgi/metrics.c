@@ -126,6 +126,78 @@ void metrics_print(struct metrics *m, struct buf *out)
 	    read_counter(&m->in_progress));
 }
 
+static void put_phase(const char *name, const char *phase,
+    const struct histogram *h, struct buf *out)
+{
+	uint64_t n = 0;
+
+	for (unsigned b = 0; b < HISTOGRAM_BOUND_COUNT; b++) {
+		const unsigned bound = histogram_bounds_us[b];
+
+		n += h->count[b];
+		buf_printf(out,
+		    "%s_bucket{phase=\"%s\",le=\"%u.%04u\"} %" PRIu64 "\n",
+		    name, phase, bound / 1000000, bound % 1000000 / 100, n);
+	}
+	n += h->count[HISTOGRAM_BOUND_COUNT];
+	buf_printf(out,
+	    "%s_bucket{phase=\"%s\",le=\"+Inf\"} %" PRIu64 "\n"
+	    "%s_sum{phase=\"%s\"} %" PRIu64 ".%06" PRIu64 "\n"
+	    "%s_count{phase=\"%s\"} %" PRIu64 "\n",
+	    name, phase, n, name, phase, h->sum_us / 1000000,
+	    h->sum_us % 1000000, name, phase, n);
+}
+
+static void put_phases(const struct runner_status *s, struct buf *out)
+{
+	static const char name[] = "isobox_phase_seconds";
+	static const char *const phases[STATUS_PHASE_COUNT] = {
+	    [STATUS_QUEUE] = "queue",
+	    [STATUS_BOOT] = "boot",
+	    [STATUS_RUN] = "run",
+	    [STATUS_CLEANUP] = "cleanup",
+	    [STATUS_AHEAD] = "boot_ahead",
+	};
+
+	put_head(out, name, "histogram",
+	    "Time of each phase of a run; boot_ahead is of sandboxes that were "
+	    "to wait.");
+	for (unsigned i = 0; i < STATUS_PHASE_COUNT; i++)
+		put_phase(name, phases[i], &s->phases[i], out);
+}
+
+static void put_pool(const struct pool_status *p, struct buf *out)
+{
+	put_head(out, "isobox_pool_sandboxes", "gauge",
+	    "Sandboxes that wait for a run, or are being booted for that.");
+	buf_printf(out,
+	    "isobox_pool_sandboxes{state=\"waiting\"} %u\n"
+	    "isobox_pool_sandboxes{state=\"booting\"} %u\n",
+	    p->waiting, p->booting);
+	put_value(out, "isobox_pool_memory_bytes", "gauge",
+	    "Memory of the sandboxes that wait.", p->memory_bytes);
+	put_head(out, "isobox_pool_oldest_seconds", "gauge",
+	    "Age of the sandbox that waits longest.");
+	buf_printf(out,
+	    "isobox_pool_oldest_seconds %" PRIu64 ".%06" PRIu64 "\n",
+	    p->oldest_us / 1000000, p->oldest_us % 1000000);
+	put_value(out, "isobox_pool_hits_total", "counter",
+	    "Runs for which a sandbox waited.", p->hits_total);
+	put_value(out, "isobox_pool_adopted_total", "counter",
+	    "Runs that took a sandbox which was still booting.",
+	    p->adopted_total);
+	put_value(out, "isobox_pool_misses_total", "counter",
+	    "Runs that had to boot a sandbox of their own.", p->misses_total);
+	put_value(out, "isobox_pool_boots_total", "counter",
+	    "Sandboxes booted ahead.", p->boots_total);
+	put_value(out, "isobox_pool_boot_failures_total", "counter",
+	    "Sandboxes that did not boot, or died while they waited.",
+	    p->boot_failures_total);
+	put_value(out, "isobox_pool_dropped_total", "counter",
+	    "Sandboxes that were given up before a run came.",
+	    p->dropped_total);
+}
+
 void metrics_print_runner(const struct runner_status *s, struct buf *out)
 {
 	put_value(out, "isobox_runner_up", "gauge",
@@ -152,10 +224,10 @@ void metrics_print_runner(const struct runner_status *s, struct buf *out)
 	    "Requests that found no free slot.", s->rejected_total);
 	put_value(out, "isobox_run_client_gone_total", "counter",
 	    "Runs that were ended because the client left.", s->gone_total);
-	put_us(out, "isobox_run_boot_seconds_total",
-	    "Time that sandboxes took to boot.", s->boot_us_total);
-	put_us(out, "isobox_run_queue_seconds_total",
-	    "Time that runs waited for a slot.", s->queue_us_total);
-	put_us(out, "isobox_run_seconds_total", "Time that programs ran.",
-	    s->run_us_total);
+	put_phases(s, out);
+	if (s->boot_cpu_us_total != STATUS_UNKNOWN)
+		put_us(out, "isobox_boot_cpu_seconds_total",
+		    "CPU time that booting sandboxes took.",
+		    s->boot_cpu_us_total);
+	put_pool(&s->pool, out);
 }

@@ -7,7 +7,7 @@
 
 #include "fcgi/router.h"
 #include "lib/buf.h"
-#include "lib/job.h"
+#include "lib/status.h"
 
 /* Upper bounds of the duration histogram, in milliseconds: from an answer out of
  * memory to the longest run and its queue. */

@@ -8,8 +8,8 @@
 #include "fcgi/out.h"
 #include "lib/buf.h"
 #include "lib/err.h"
-#include "lib/job.h"
 #include "lib/proto.h"
+#include "lib/status.h"
 
 /* A connection to isobox-runner, one for each request. Closing it ends the run
  * that it asked for. */

@@ -117,6 +117,12 @@ void response_json(struct exchange *x, int status, const void *body, size_t len)
 	response_send(x, status, JSON, NULL, body, len);
 }
 
+void response_json_with(struct exchange *x, int status, const char *more,
+    const void *body, size_t len)
+{
+	response_send(x, status, JSON, more, body, len);
+}
+
 void response_put_error(struct buf *out, const struct err *e)
 {
 	buf_printf(out, "{\"error\":\"%s\"", err_kind_word(e->kind));

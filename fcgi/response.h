@@ -20,6 +20,10 @@ void response_send(struct exchange *x, int status, const char *type,
 void response_json(
     struct exchange *x, int status, const void *body, size_t len);
 
+/* The same with further header lines, as response_send() has them. */
+void response_json_with(struct exchange *x, int status, const char *more,
+    const void *body, size_t len);
+
 /* {"error": word} and, when e has a message, "detail"; Retry-After as
  * x->retry_after_s says. */
 void response_error(struct exchange *x, const struct err *e);

@@ -92,3 +92,17 @@ void result_put(struct buf *out, const struct result_parts *p)
 		buf_puts(out, ",\"warning\":\"" NETWORK_OFF "\"");
 	buf_putc(out, '}');
 }
+
+static void put_phase(
+    struct buf *out, const char *name, const char *more, uint64_t us)
+{
+	buf_printf(out, "%s;dur=%" PRIu64 ".%03" PRIu64 "%s", name, us / 1000,
+	    us % 1000, more);
+}
+
+void result_put_timing(struct buf *out, const struct run_result *r)
+{
+	put_phase(out, "queue", ", ", r->queue_us);
+	put_phase(out, "boot", r->warm ? ";desc=\"warm\", " : ", ", r->boot_us);
+	put_phase(out, "run", "", r->duration_us);
+}

@@ -18,4 +18,9 @@ struct result_parts {
 /* The JSON object of the answer, members in the order of the API's reference. */
 void result_put(struct buf *out, const struct result_parts *p);
 
+/* The phases of a run, as the value of a Server-Timing header (W3C Server
+ * Timing): milliseconds until it had a slot, until its program started, until
+ * that ended; the second is called "warm" when a sandbox waited for it. */
+void result_put_timing(struct buf *out, const struct run_result *r);
+
 #endif

@@ -202,6 +202,30 @@ static void answer_failed(struct run *r, const struct err *e)
 	sse_event(&r->sse, "error", body.data, body.len);
 }
 
+/* Before the last event, which stays as the API has it. */
+static void put_timing_comment(struct run *r, const struct buf *timing)
+{
+	cleanup_buf struct buf text = {0};
+
+	buf_printf(&text, "server-timing %s", (const char *)timing->data);
+	buf_putc(&text, '\0');
+	if (!text.failed)
+		sse_comment(&r->sse, (const char *)text.data);
+}
+
+static void put_json(
+    struct run *r, const struct buf *body, const struct buf *timing)
+{
+	cleanup_buf struct buf header = {0};
+
+	buf_printf(
+	    &header, "Server-Timing: %s\r\n", (const char *)timing->data);
+	buf_putc(&header, '\0');
+	response_json_with(r->x, 200,
+	    header.failed ? NULL : (const char *)header.data, body->data,
+	    body->len);
+}
+
 static void answer_done(struct run *r)
 {
 	const struct result_parts parts = {
@@ -211,6 +235,7 @@ static void answer_done(struct run *r)
 	    .base64 = r->rr->base64,
 	};
 	cleanup_buf struct buf body = {0};
+	cleanup_buf struct buf timing = {0};
 	struct err e;
 
 	if (r->rr->stream) {
@@ -220,13 +245,16 @@ static void answer_done(struct run *r)
 		    &r->sse, STREAM_STDERR, r->result.stderr_truncated);
 	}
 	result_put(&body, &parts);
-	if (body.failed) {
+	result_put_timing(&timing, &r->result);
+	buf_putc(&timing, '\0');
+	if (body.failed || timing.failed) {
 		(void)err_sys(&e, ENOMEM, "a result");
 		answer_failed(r, &e);
 	} else if (r->rr->stream) {
+		put_timing_comment(r, &timing);
 		sse_event(&r->sse, "done", body.data, body.len);
 	} else {
-		response_json(r->x, 200, body.data, body.len);
+		put_json(r, &body, &timing);
 	}
 }
 

@@ -99,6 +99,14 @@ void sse_event(struct sse *s, const char *name, const void *data, size_t len)
 	(void)out_flush(s->out);
 }
 
+void sse_comment(struct sse *s, const char *text)
+{
+	write_pending(s);
+	buf_clear(&s->event);
+	buf_printf(&s->event, ": %s\n\n", text);
+	write_event(s);
+}
+
 void sse_beat(struct sse *s)
 {
 	if (clock_ms() < s->beat_ms)

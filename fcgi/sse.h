@@ -53,6 +53,9 @@ void sse_output_end(struct sse *s, enum stream which, bool cut);
 /* An event of its own, sent at once. data is one line. */
 void sse_event(struct sse *s, const char *name, const void *data, size_t len);
 
+/* A comment line, not yet sent: it goes out with what follows. */
+void sse_comment(struct sse *s, const char *text);
+
 /* Sends the comment when it is due. */
 void sse_beat(struct sse *s);
 

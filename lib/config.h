@@ -38,6 +38,9 @@ struct config {
 	char *init_path; /* the guest's isobox-init */
 	uint32_t sandbox_overhead_mb; /* on top of memoryBytes */
 	uint32_t boot_timeout_ms; /* a sandbox not up by then failed */
+	bool warm; /* keep sandboxes booted ahead */
+	uint32_t warm_max; /* at most so many of them */
+	uint32_t warm_mem_mb; /* and so much memory in all */
 	char *cgroup; /* delegated subtree; NULL = own one */
 	char **allowed_users; /* who may use the runner's socket, by
 					 * name or number, NULL-terminated; the

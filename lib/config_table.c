@@ -68,6 +68,12 @@ const struct config_key config_keys[] = {
 	    "memory of the sandbox itself, on top of a run's limit, in MiB"),
 	UINT(boot_timeout_ms, "BOOT_TIMEOUT_MS", 1000, 120000, "10000",
 	    "a sandbox that is not up by then has failed, in milliseconds"),
+	BOOL(warm, "WARM", "1",
+	    "keep sandboxes booted ahead, so that a run starts at once"),
+	UINT(warm_max, "WARM_MAX", 1, 256, "8",
+	    "at most so many sandboxes wait"),
+	UINT(warm_mem_mb, "WARM_MEM_MB", 32, 1048576, "512",
+	    "at most so much memory is theirs together, in MiB"),
 	PATH(cgroup, "CGROUP", PATH_LEN_MAX, NULL,
 	    "the delegated subtree, below the mount point of the cgroup file "
 	    "system; not set: the one that isobox-runner was started in"),

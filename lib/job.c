@@ -44,20 +44,6 @@ static struct blob get_blob(struct reader *r)
 	return s;
 }
 
-static void put_bool(struct buf *b, bool v)
-{
-	put_u8(b, v ? 1 : 0);
-}
-
-static bool get_bool(struct reader *r)
-{
-	uint8_t v = get_u8(r);
-
-	if (v > 1)
-		r->bad = true;
-	return v == 1;
-}
-
 static void put_count(struct buf *b, size_t n)
 {
 	assert(n <= UINT32_MAX);
@@ -526,6 +512,7 @@ void run_result_encode(const struct run_result *x, struct buf *out)
 	put_u64(out, (uint64_t)x->memory_peak_bytes);
 	put_u64(out, x->queue_us);
 	put_u64(out, x->boot_us);
+	put_bool(out, x->warm);
 }
 
 int run_result_decode(
@@ -547,6 +534,7 @@ int run_result_decode(
 	x.memory_peak_bytes = (int64_t)get_u64(&r);
 	x.queue_us = get_u64(&r);
 	x.boot_us = get_u64(&r);
+	x.warm = get_bool(&r);
 	rc = finish(&r, "run result", e);
 	if (rc < 0)
 		return rc;
@@ -555,62 +543,4 @@ int run_result_decode(
 		return refuse(e, "run result", "impossible values");
 	*ret = x;
 	return 0;
-}
-
-void runner_status_encode(const struct runner_status *x, struct buf *out)
-{
-	put_bool(out, x->ready);
-	put_cstr(out, x->reason);
-	put_cstr(out, x->backend);
-	put_u32(out, x->slots);
-	put_u32(out, x->running);
-	put_u32(out, x->queued);
-	put_u64(out, x->runs_total);
-	put_u64(out, x->timeouts_total);
-	put_u64(out, x->ooms_total);
-	put_u64(out, x->failures_total);
-	put_u64(out, x->rejected_total);
-	put_u64(out, x->gone_total);
-	put_u64(out, x->boot_us_total);
-	put_u64(out, x->queue_us_total);
-	put_u64(out, x->run_us_total);
-}
-
-/* A string into a zeroed array of size bytes. */
-static void get_text(struct reader *r, char *ret, size_t size)
-{
-	struct blob s = get_blob(r);
-
-	if (s.len >= size || has_nul(&s))
-		r->bad = true;
-	else if (s.len > 0)
-		memcpy(ret, s.data, s.len);
-}
-
-int runner_status_decode(const uint8_t *payload, size_t len,
-    struct runner_status *ret, struct err *e)
-{
-	struct reader r = {payload, len, false};
-	struct runner_status x = {0};
-	int rc;
-
-	x.ready = get_bool(&r);
-	get_text(&r, x.reason, sizeof(x.reason));
-	get_text(&r, x.backend, sizeof(x.backend));
-	x.slots = get_u32(&r);
-	x.running = get_u32(&r);
-	x.queued = get_u32(&r);
-	x.runs_total = get_u64(&r);
-	x.timeouts_total = get_u64(&r);
-	x.ooms_total = get_u64(&r);
-	x.failures_total = get_u64(&r);
-	x.rejected_total = get_u64(&r);
-	x.gone_total = get_u64(&r);
-	x.boot_us_total = get_u64(&r);
-	x.queue_us_total = get_u64(&r);
-	x.run_us_total = get_u64(&r);
-	rc = finish(&r, "runner status", e);
-	if (rc == 0)
-		*ret = x;
-	return rc;
 }

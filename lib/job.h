@@ -136,34 +136,12 @@ struct run_result {
 	uint64_t cpu_us; /* or RUN_RESULT_UNKNOWN */
 	int64_t memory_peak_bytes; /* -1: the kernel does not tell */
 	uint64_t queue_us; /* phases before the program */
-	uint64_t boot_us;
+	uint64_t boot_us; /* from its slot to its start */
+	bool warm; /* a sandbox waited for it */
 };
 
 void run_result_encode(const struct run_result *x, struct buf *out);
 int run_result_decode(
     const uint8_t *payload, size_t len, struct run_result *ret, struct err *e);
-
-/* The runner about itself, for /readyz, /healthz and /metrics. */
-struct runner_status {
-	bool ready;
-	char reason[256]; /* when not ready */
-	char backend[16]; /* "gvisor" */
-	uint32_t slots;
-	uint32_t running;
-	uint32_t queued;
-	uint64_t runs_total; /* since its start; likewise below */
-	uint64_t timeouts_total;
-	uint64_t ooms_total;
-	uint64_t failures_total; /* sandbox_failed */
-	uint64_t rejected_total; /* capacity */
-	uint64_t gone_total; /* client left */
-	uint64_t boot_us_total;
-	uint64_t queue_us_total;
-	uint64_t run_us_total;
-};
-
-void runner_status_encode(const struct runner_status *x, struct buf *out);
-int runner_status_decode(const uint8_t *payload, size_t len,
-    struct runner_status *ret, struct err *e);
 
 #endif

@@ -12,6 +12,11 @@ void put_u8(struct buf *b, uint8_t v)
 	buf_put(b, &v, sizeof(v));
 }
 
+void put_bool(struct buf *b, bool v)
+{
+	put_u8(b, v ? 1 : 0);
+}
+
 static void store_u32(uint8_t *p, uint32_t v)
 {
 	for (unsigned i = 0; i < 4; i++)
@@ -72,6 +77,15 @@ uint8_t get_u8(struct reader *r)
 	const uint8_t *p = take(r, 1);
 
 	return p != NULL ? *p : 0;
+}
+
+bool get_bool(struct reader *r)
+{
+	uint8_t v = get_u8(r);
+
+	if (v > 1)
+		r->bad = true;
+	return v == 1;
 }
 
 uint32_t get_u32(struct reader *r)

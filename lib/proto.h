@@ -84,6 +84,7 @@ ssize_t proto_next(const uint8_t *in, size_t len, enum proto_type *ret_type,
  * end is `bad` and answers zeros; check once by reader_done(): true only when
  * all bytes were taken and none was lacking. */
 void put_u8(struct buf *b, uint8_t v);
+void put_bool(struct buf *b, bool v);
 void put_u32(struct buf *b, uint32_t v);
 void put_u64(struct buf *b, uint64_t v);
 void put_bytes(struct buf *b, const void *data, size_t len);
@@ -96,6 +97,7 @@ struct reader {
 };
 
 uint8_t get_u8(struct reader *r);
+bool get_bool(struct reader *r); /* anything but 0 and 1 is bad */
 uint32_t get_u32(struct reader *r);
 uint64_t get_u64(struct reader *r);
 /* Points into the payload; NULL and 0 when bad. */

@@ -95,10 +95,10 @@ static void client_fail(struct server *s, struct client *c, enum err_kind kind,
 static uint32_t retry_after_s(const struct server *s)
 {
 	const struct runner_status *st = &s->status;
-	uint64_t mean_us =
-	    st->runs_total > 0
-		? (st->run_us_total + st->boot_us_total) / st->runs_total
-		: 0;
+	uint64_t total_us = st->phases[STATUS_BOOT].sum_us +
+			    st->phases[STATUS_RUN].sum_us +
+			    st->phases[STATUS_CLEANUP].sum_us;
+	uint64_t mean_us = st->runs_total > 0 ? total_us / st->runs_total : 0;
 	uint64_t wait_us = mean_us * (s->admit.queued + 1) / s->admit.slots;
 	uint64_t seconds = (wait_us + 999999) / 1000000;
 
@@ -139,7 +139,7 @@ static void client_start(struct server *s, struct client *c)
 		    s, c, rt == NULL ? e.kind : ERR_SANDBOX_FAILED, 0, e.msg);
 		return;
 	}
-	s->status.queue_us_total += queue_us;
+	histogram_add(&s->status.phases[STATUS_QUEUE], queue_us);
 	client_close(s, c);
 }
 

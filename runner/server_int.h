@@ -12,6 +12,7 @@
 #include "lib/job.h"
 #include "lib/proto.h"
 #include "lib/registry.h"
+#include "lib/status.h"
 #include "runner/admit.h"
 #include "runner/cgroup.h"
 #include "runner/listen.h"

@@ -218,8 +218,8 @@ static void count_end(struct server *s, const struct worker *w)
 	const struct run_report *r = &w->report;
 
 	s->status.runs_total++;
-	s->status.boot_us_total += r->boot_us;
-	s->status.run_us_total += r->run_us;
+	histogram_add(&s->status.phases[STATUS_BOOT], r->boot_us);
+	histogram_add(&s->status.phases[STATUS_RUN], r->run_us);
 	switch ((enum run_end)r->end) {
 	case RUN_END_TIMEOUT:
 		s->status.timeouts_total++;

@@ -34,17 +34,21 @@ def text(s):
 
 def result(exit_code=0, signal=0, timed_out=False, oom=False, cut_out=False,
            cut_err=False, network=True, duration_us=214000, cpu_us=30000,
-           peak=-1, queue_us=0, boot_us=0):
-    return struct.pack("<II5BQQqQQ", exit_code, signal, timed_out, oom, cut_out,
+           peak=-1, queue_us=0, boot_us=0, warm=False):
+    return struct.pack("<II5BQQqQQB", exit_code, signal, timed_out, oom, cut_out,
                        cut_err, network, duration_us, cpu_us, peak, queue_us,
-                       boot_us)
+                       boot_us, warm)
 
 
 def status(ready=True, reason="", backend="gvisor", slots=4, running=1,
-           queued=2, totals=range(10, 19)):
+           queued=2, totals=range(10, 17), pool=range(30, 40)):
+    """totals: six counters and the CPU time of boots; each histogram has one
+    duration in each bucket."""
     return (bytes([ready]) + text(reason) + text(backend) +
             struct.pack("<III", slots, running, queued) +
-            struct.pack("<9Q", *totals))
+            struct.pack("<7Q", *totals) +
+            struct.pack("<18Q", *[1] * 17, 2000000) * 5 +
+            struct.pack("<II8Q", *pool))
 
 
 class Reader:

@@ -140,6 +140,16 @@ class Result(ServiceCase):
             '"durationMs":214,"network":true,"signal":null,"cpuTimeMs":31,'
             '"memoryPeakBytes":1234567}}')
 
+    def test_timing(self):
+        r = self.run_script(lambda c: run_ok(
+            c, queue_us=12, boot_us=1234567, duration_us=3000, warm=True))
+        self.assertEqual(r.headers["server-timing"],
+                         'queue;dur=0.012, boot;dur=1234.567;desc="warm", '
+                         'run;dur=3.000')
+        r = self.run_script(lambda c: run_ok(c, boot_us=999))
+        self.assertEqual(r.headers["server-timing"],
+                         "queue;dur=0.000, boot;dur=0.999, run;dur=214.000")
+
     def test_alias_is_resolved(self):
         r = self.service.execute(language="rs", code="")
         self.assertEqual((r.json()["language"], r.json()["version"]),

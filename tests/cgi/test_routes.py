@@ -220,10 +220,31 @@ class Metrics(ServiceCase):
                 "runner_running", "runner_queued", "runs_total",
                 "run_timeouts_total", "run_ooms_total",
                 "run_failures_total", "run_rejected_total",
-                "run_client_gone_total", "run_boot_seconds_total",
-                "run_queue_seconds_total", "run_seconds_total")],
+                "run_client_gone_total", "boot_cpu_seconds_total")],
             ["1", "1", "4", "1", "2", "10", "11", "12", "13", "14", "15",
-             "0.000016", "0.000017", "0.000018"])
+             "0.000016"])
+
+    def test_phases(self):
+        found = self.metrics()
+        for phase in ("queue", "boot", "run", "cleanup", "boot_ahead"):
+            name = 'isobox_phase_seconds_%s{phase="' + phase + '"%s}'
+            self.assertEqual(
+                [found[name % ("bucket", ',le="%s"' % le)]
+                 for le in ("0.0005", "0.0010", "30.0000", "+Inf")],
+                ["1", "2", "16", "17"])
+            self.assertEqual(found[name % ("count", "")], "17")
+            self.assertEqual(found[name % ("sum", "")], "2.000000")
+
+    def test_pool(self):
+        found = self.metrics()
+        self.assertEqual(
+            [found["isobox_pool_" + k] for k in (
+                'sandboxes{state="waiting"}', 'sandboxes{state="booting"}',
+                "memory_bytes", "oldest_seconds", "hits_total",
+                "adopted_total", "misses_total", "boots_total",
+                "boot_failures_total", "dropped_total")],
+            ["30", "31", "32", "0.000033", "34", "35", "36", "37", "38",
+             "39"])
 
 
 if __name__ == "__main__":

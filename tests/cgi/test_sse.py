@@ -39,6 +39,8 @@ class Stream(ServiceCase):
             ': \n\n'
             'event: stdout\ndata: {"chunk":"he"}\n\n'
             'event: stderr\ndata: {"chunk":"oops\\n"}\n\n'
+            ': server-timing queue;dur=0.000, boot;dur=0.000, '
+            'run;dur=214.000\n\n'
             'event: done\n'
             'data: {"language":"python","version":"3.14-agent",'
             '"backend":"gvisor","run":{"stdout":"he","stderr":"oops\\n",'

@@ -5,6 +5,7 @@
 #include "lib/job.h"
 #include "lib/path.h"
 #include "lib/proto.h"
+#include "lib/status.h"
 #include "lib/wsproto.h"
 #include "tests/fuzz/fuzz.h"
 

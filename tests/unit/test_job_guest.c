@@ -4,6 +4,7 @@
 
 #include "lib/job.h"
 #include "lib/proto.h"
+#include "lib/status.h"
 #include "tests/unit/unit.h"
 
 #define BLOB(s)                                     \
@@ -298,7 +299,8 @@ static void results(void **state)
 	    .cpu_us = 2,
 	    .memory_peak_bytes = -1,
 	    .queue_us = 3,
-	    .boot_us = 4};
+	    .boot_us = 4,
+	    .warm = true};
 	struct run_result bad = in;
 	cleanup_buf struct buf b = {0};
 	struct run_result out;
@@ -313,7 +315,7 @@ static void results(void **state)
 	assert_false(out.oom_killed || out.stdout_truncated || out.network);
 	assert_true(out.duration_us == 1 && out.cpu_us == 2);
 	assert_true(out.memory_peak_bytes == -1);
-	assert_true(out.queue_us == 3 && out.boot_us == 4);
+	assert_true(out.queue_us == 3 && out.boot_us == 4 && out.warm);
 	for (size_t n = 0; n < b.len; n++)
 		assert_true(run_result_decode(b.data, n, &out, &e) < 0);
 	bad.memory_peak_bytes = -2;
@@ -331,13 +333,16 @@ static void statuses(void **state)
 	    .running = 1,
 	    .queued = 2,
 	    .runs_total = 3,
-	    .run_us_total = UINT64_MAX};
+	    .boot_cpu_us_total = STATUS_UNKNOWN,
+	    .pool = {.waiting = 5, .dropped_total = 6}};
 	cleanup_buf struct buf b = {0};
 	struct runner_status out;
 	struct err e;
 
 	(void)state;
 	memset(in.reason, 'r', sizeof(in.reason) - 1);
+	histogram_add(&in.phases[STATUS_QUEUE], 500);
+	histogram_add(&in.phases[STATUS_AHEAD], 30000001);
 	runner_status_encode(&in, &b);
 	assert_int_equal(runner_status_decode(b.data, b.len, &out, &e), 0);
 	assert_true(out.ready);
@@ -346,7 +351,12 @@ static void statuses(void **state)
 	assert_int_equal(out.slots, 4);
 	assert_int_equal(out.running, 1);
 	assert_int_equal(out.queued, 2);
-	assert_true(out.runs_total == 3 && out.run_us_total == UINT64_MAX);
+	assert_true(out.runs_total == 3);
+	assert_true(out.boot_cpu_us_total == STATUS_UNKNOWN);
+	assert_true(out.pool.waiting == 5 && out.pool.dropped_total == 6);
+	assert_true(out.phases[STATUS_QUEUE].count[0] == 1);
+	assert_true(out.phases[STATUS_AHEAD].count[HISTOGRAM_BOUND_COUNT] == 1);
+	assert_true(out.phases[STATUS_AHEAD].sum_us == 30000001);
 	for (size_t n = 0; n < b.len; n++)
 		assert_true(runner_status_decode(b.data, n, &out, &e) < 0);
 	b.data[5] = '\0'; /* in the reason */

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "lib/status.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "lib/proto.h"
+
+static void put_histogram(struct buf *out, const struct histogram *h)
+{
+	for (size_t i = 0; i <= HISTOGRAM_BOUND_COUNT; i++)
+		put_u64(out, h->count[i]);
+	put_u64(out, h->sum_us);
+}
+
+static void get_histogram(struct reader *r, struct histogram *ret)
+{
+	for (size_t i = 0; i <= HISTOGRAM_BOUND_COUNT; i++)
+		ret->count[i] = get_u64(r);
+	ret->sum_us = get_u64(r);
+}
+
+static void put_pool(struct buf *out, const struct pool_status *p)
+{
+	put_u32(out, p->waiting);
+	put_u32(out, p->booting);
+	put_u64(out, p->memory_bytes);
+	put_u64(out, p->oldest_us);
+	put_u64(out, p->hits_total);
+	put_u64(out, p->adopted_total);
+	put_u64(out, p->misses_total);
+	put_u64(out, p->boots_total);
+	put_u64(out, p->boot_failures_total);
+	put_u64(out, p->dropped_total);
+}
+
+static void get_pool(struct reader *r, struct pool_status *ret)
+{
+	ret->waiting = get_u32(r);
+	ret->booting = get_u32(r);
+	ret->memory_bytes = get_u64(r);
+	ret->oldest_us = get_u64(r);
+	ret->hits_total = get_u64(r);
+	ret->adopted_total = get_u64(r);
+	ret->misses_total = get_u64(r);
+	ret->boots_total = get_u64(r);
+	ret->boot_failures_total = get_u64(r);
+	ret->dropped_total = get_u64(r);
+}
+
+void runner_status_encode(const struct runner_status *x, struct buf *out)
+{
+	put_bool(out, x->ready);
+	put_cstr(out, x->reason);
+	put_cstr(out, x->backend);
+	put_u32(out, x->slots);
+	put_u32(out, x->running);
+	put_u32(out, x->queued);
+	put_u64(out, x->runs_total);
+	put_u64(out, x->timeouts_total);
+	put_u64(out, x->ooms_total);
+	put_u64(out, x->failures_total);
+	put_u64(out, x->rejected_total);
+	put_u64(out, x->gone_total);
+	put_u64(out, x->boot_cpu_us_total);
+	for (size_t i = 0; i < STATUS_PHASE_COUNT; i++)
+		put_histogram(out, &x->phases[i]);
+	put_pool(out, &x->pool);
+}
+
+/* A string into a zeroed array of size bytes. */
+static void get_text(struct reader *r, char *ret, size_t size)
+{
+	size_t len;
+	const uint8_t *s = get_bytes(r, &len);
+
+	if (len >= size || (len > 0 && memchr(s, '\0', len) != NULL))
+		r->bad = true;
+	else if (len > 0)
+		memcpy(ret, s, len);
+}
+
+int runner_status_decode(const uint8_t *payload, size_t len,
+    struct runner_status *ret, struct err *e)
+{
+	struct reader r = {payload, len, false};
+	struct runner_status x = {0};
+
+	x.ready = get_bool(&r);
+	get_text(&r, x.reason, sizeof(x.reason));
+	get_text(&r, x.backend, sizeof(x.backend));
+	x.slots = get_u32(&r);
+	x.running = get_u32(&r);
+	x.queued = get_u32(&r);
+	x.runs_total = get_u64(&r);
+	x.timeouts_total = get_u64(&r);
+	x.ooms_total = get_u64(&r);
+	x.failures_total = get_u64(&r);
+	x.rejected_total = get_u64(&r);
+	x.gone_total = get_u64(&r);
+	x.boot_cpu_us_total = get_u64(&r);
+	for (size_t i = 0; i < STATUS_PHASE_COUNT; i++)
+		get_histogram(&r, &x.phases[i]);
+	get_pool(&r, &x.pool);
+	if (!reader_done(&r))
+		return err_set(e, ERR_INTERNAL, EPROTO,
+		    "runner status: bytes are missing, left over or out of "
+		    "bounds");
+	*ret = x;
+	return 0;
+}

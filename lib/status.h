@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef ISOBOX_STATUS_H
+#define ISOBOX_STATUS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "lib/buf.h"
+#include "lib/err.h"
+#include "lib/histogram.h"
+
+/* What a run's time is made of, and the boots that are not a run's. */
+enum status_phase {
+	STATUS_QUEUE, /* until it had a slot */
+	STATUS_BOOT, /* until its program started */
+	STATUS_RUN,
+	STATUS_CLEANUP, /* from the answer until nothing was left */
+	STATUS_AHEAD, /* boots of sandboxes that were to wait */
+	STATUS_PHASE_COUNT
+};
+
+/* A figure that the kernel does not tell. */
+#define STATUS_UNKNOWN UINT64_MAX
+
+/* The sandboxes that wait; counters since the runner's start. */
+struct pool_status {
+	uint32_t waiting;
+	uint32_t booting;
+	uint64_t memory_bytes; /* of those that wait */
+	uint64_t oldest_us; /* age of the one that waits longest */
+	uint64_t hits_total; /* runs that found one waiting */
+	uint64_t adopted_total; /* runs that took one that still booted */
+	uint64_t misses_total; /* runs that had to boot their own */
+	uint64_t boots_total;
+	uint64_t boot_failures_total;
+	uint64_t dropped_total; /* never used: too old, for another, memory */
+};
+
+/* The runner about itself, for /readyz, /healthz and /metrics. */
+struct runner_status {
+	bool ready;
+	char reason[256]; /* when not ready */
+	char backend[16]; /* "gvisor" */
+	uint32_t slots;
+	uint32_t running;
+	uint32_t queued;
+	uint64_t runs_total; /* since its start; likewise below */
+	uint64_t timeouts_total;
+	uint64_t ooms_total;
+	uint64_t failures_total; /* sandbox_failed */
+	uint64_t rejected_total; /* capacity */
+	uint64_t gone_total; /* client left */
+	uint64_t boot_cpu_us_total; /* all boots; or STATUS_UNKNOWN */
+	struct histogram phases[STATUS_PHASE_COUNT];
+	struct pool_status pool;
+};
+
+void runner_status_encode(const struct runner_status *x, struct buf *out);
+int runner_status_decode(const uint8_t *payload, size_t len,
+    struct runner_status *ret, struct err *e);
+
+#endif
