@@ -25,6 +25,7 @@
 #include "guest/boot.h"
 #include "guest/child.h"
 #include "guest/control.h"
+#include "guest/files.h"
 #include "guest/pump.h"
 
 /* As a shell has them. */
@@ -159,6 +160,7 @@ static int run_compile(struct init *i, struct err *e)
 	if (argv == NULL || null < 0)
 		return err_sys(e, errno, "cannot start the compile step");
 	c.argv = argv;
+	c.cwd = FILES_DIR; /* the sources' own, wherever the program works */
 	c.fds[0] = null;
 	c.fds[1] = c.fds[2] = i->pipes.err[PIPE_WRITE];
 	rc = run_step(i, &c, true, false, e);

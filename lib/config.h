@@ -52,6 +52,7 @@ struct config {
 	char *data_dir; /* the texts that isobox.fcgi serves */
 	char *runner_socket;
 	char *state_dir; /* of isobox.fcgi */
+	char *workspaces_dir; /* of isobox-runner */
 	char *access_log; /* path, or "-" for stderr, "" for none */
 	char *log_level; /* a word of log_level_parse() */
 

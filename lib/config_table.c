@@ -93,6 +93,9 @@ const struct config_key config_keys[] = {
 	    "where isobox-runner listens for isobox.fcgi"),
 	PATH(state_dir, "STATE_DIR", PATH_LEN_MAX, "/var/lib/isobox/state",
 	    "what isobox.fcgi keeps"),
+	PATH(workspaces_dir, "WORKSPACES", PATH_LEN_MAX,
+	    "/var/lib/isobox/workspaces",
+	    "the files of sessions and volumes; isobox-runner's own"),
 	LOGFILE(access_log, "ACCESS_LOG", "-",
 	    "one JSON line a request: a path, \"-\" for standard error, "
 	    "\"\" for none"),

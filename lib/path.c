@@ -83,3 +83,62 @@ int path_check_set(
 	}
 	return 0;
 }
+
+/* Takes the last component off what was folded since `from`. */
+static void fold_up(struct buf *out, size_t from)
+{
+	while (out->len > from && out->data[out->len - 1] != '/')
+		out->len--;
+	if (out->len > from)
+		out->len--; /* the slash */
+}
+
+static int fold_component(
+    const char *c, size_t len, size_t from, struct buf *out, struct err *e)
+{
+	if (len == 0 || (len == 1 && c[0] == '.'))
+		return 0;
+	if (len == 2 && c[0] == '.' && c[1] == '.') {
+		fold_up(out, from);
+		return 0;
+	}
+	if (len > LIMIT_NAME_COMPONENT)
+		return err_set(e, ERR_INVALID_PATH, ENAMETOOLONG,
+		    "a component of the path has %zu bytes, at most %u are "
+		    "allowed",
+		    len, LIMIT_NAME_COMPONENT);
+	if (out->len > from)
+		buf_putc(out, '/');
+	buf_put(out, c, len);
+	return 0;
+}
+
+int path_fold(const char *path, size_t len, struct buf *out, struct err *e)
+{
+	const size_t from = out->len;
+	const char *end, *c;
+
+	if (len == 0)
+		return 0;
+	if (len > LIMIT_WS_PATH)
+		return err_set(e, ERR_INVALID_PATH, ENAMETOOLONG,
+		    "the path has %zu bytes, at most %u are allowed", len,
+		    LIMIT_WS_PATH);
+	if (memchr(path, '\0', len) != NULL)
+		return err_set(
+		    e, ERR_INVALID_PATH, EINVAL, "the path contains NUL");
+	c = path;
+	end = path + len;
+	while (c < end) {
+		const char *slash = memchr(c, '/', (size_t)(end - c));
+		const char *stop = slash != NULL ? slash : end;
+		int r = fold_component(c, (size_t)(stop - c), from, out, e);
+
+		if (r < 0)
+			return r;
+		c = slash != NULL ? slash + 1 : end;
+	}
+	if (out->failed)
+		return err_set(e, ERR_INTERNAL, ENOMEM, "out of memory");
+	return 0;
+}

@@ -4,6 +4,7 @@
 
 #include <stddef.h>
 
+#include "lib/buf.h"
 #include "lib/err.h"
 
 /*
@@ -20,5 +21,14 @@ int path_check_name(const char *name, size_t len, struct err *e);
  */
 int path_check_set(
     const char *const *names, size_t n, size_t *ret_index, struct err *e);
+
+/*
+ * Folds a path of the file API inside its workspace: "." and empty components go,
+ * ".." takes the one before it away and stays at the root, a leading "/" means the
+ * root. Appends the rest, relative, to out: nothing for the root itself. Symbolic
+ * links are not looked at. Fails with ERR_INVALID_PATH for NUL, a component that is
+ * too long, or more than LIMIT_WS_PATH bytes.
+ */
+int path_fold(const char *path, size_t len, struct buf *out, struct err *e);
 
 #endif

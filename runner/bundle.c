@@ -28,6 +28,18 @@ static void put_tmpfs(struct buf *out, const char *where, bool exec)
 	    where, exec ? "" : ",\"noexec\"");
 }
 
+/* A directory of the host. What the file API writes while a program runs is seen
+ * by it, and what the program writes is in the host's page cache at once: that is
+ * runsc's --file-access-mounts=shared, the default (measured; "exclusive" would
+ * cache in the sentry). */
+static void put_bind(struct buf *out, const char *where)
+{
+	buf_printf(out,
+	    ",{\"destination\":\"%s\",\"type\":\"bind\",\"source\":\"%s\","
+	    "\"options\":[\"bind\",\"rw\",\"nosuid\",\"nodev\"]}",
+	    where, where);
+}
+
 void bundle_config(const struct bundle_spec *spec, struct buf *out)
 {
 	buf_puts(out, "{\"ociVersion\":\"1.0.2\",");
@@ -40,6 +52,10 @@ void bundle_config(const struct bundle_spec *spec, struct buf *out)
 	put_tmpfs(out, "/tmp", spec->scratch_exec);
 	put_tmpfs(out, "/box", spec->scratch_exec);
 	put_tmpfs(out, "/dev/shm", false);
+	if (spec->workspace)
+		put_bind(out, BUNDLE_WORKSPACE);
+	if (spec->memory)
+		put_bind(out, BUNDLE_MEMORY);
 	buf_puts(out,
 	    "],\"linux\":{\"namespaces\":[{\"type\":\"pid\"},"
 	    "{\"type\":\"mount\"},{\"type\":\"ipc\"},{\"type\":\"uts\"},"

@@ -12,11 +12,17 @@
 #define BUNDLE_STATE "/state"
 #define BUNDLE_RUNSC "/runsc"
 
+/* The same there and in the sandbox: what a session keeps. */
+#define BUNDLE_WORKSPACE "/workspace"
+#define BUNDLE_MEMORY "/memory"
+
 /* Where isobox-init stands inside every image. */
 #define BUNDLE_INIT "/usr/libexec/isobox/init"
 
 struct bundle_spec {
 	bool scratch_exec; /* may /box and /tmp execute files */
+	bool workspace; /* is there something at BUNDLE_WORKSPACE */
+	bool memory;
 };
 
 /* Appends the OCI config.json of a sandbox. Pure. */

@@ -8,9 +8,9 @@
 #include "lib/cleanup.h"
 #include "lib/proto.h"
 
-#define PROGRAM_CWD "/box"
 #define SOURCE_MARK "{source}"
-#define SOURCE_EXTRA 2u /* "./" */
+#define SOURCE_DIR "/box/"
+#define SOURCE_EXTRA (sizeof(SOURCE_DIR) - 1) /* of what source_prefix() has */
 
 /* What every program finds in its environment, before the registry's own. */
 static const char *const base_env[] = {
@@ -35,9 +35,23 @@ static struct blob cstr_blob(const char *s)
 	return (struct blob){.data = (const uint8_t *)s, .len = strlen(s)};
 }
 
+/* Where a program works: a step of a session among what the session keeps. */
+static const char *program_cwd(bool step)
+{
+	return step ? "/workspace" : "/box";
+}
+
+/* A name like "-c" is a file, not an option of the interpreter. */
+static const char *source_prefix(struct blob source, bool elsewhere)
+{
+	if (elsewhere)
+		return SOURCE_DIR;
+	return source.len > 0 && source.data[0] == '-' ? "./" : "";
+}
+
 /* One argument; "{source}" alone or inside a longer word, once. */
-static int put_arg(
-    const char *arg, struct blob source, struct buf *text, struct blob *ret)
+static int put_arg(const char *arg, const char *prefix, struct blob source,
+    struct buf *text, struct blob *ret)
 {
 	const char *mark = strstr(arg, SOURCE_MARK);
 	size_t start = text->len;
@@ -47,9 +61,7 @@ static int put_arg(
 		return 0;
 	}
 	buf_put(text, arg, (size_t)(mark - arg));
-	/* A name like "-c" is a file, not an option of the interpreter. */
-	if (source.len > 0 && source.data[0] == '-')
-		buf_puts(text, "./");
+	buf_puts(text, prefix);
 	buf_put(text, source.data, source.len);
 	buf_puts(text, mark + strlen(SOURCE_MARK));
 	if (text->failed)
@@ -59,11 +71,11 @@ static int put_arg(
 	return 0;
 }
 
-static int put_argv(
-    char *const *argv, struct blob source, struct buf *text, struct blob *ret)
+static int put_argv(char *const *argv, const char *prefix, struct blob source,
+    struct buf *text, struct blob *ret)
 {
 	for (size_t i = 0; argv != NULL && argv[i] != NULL; i++)
-		if (put_arg(argv[i], source, text, &ret[i]) < 0)
+		if (put_arg(argv[i], prefix, source, text, &ret[i]) < 0)
 			return -ENOMEM;
 	return 0;
 }
@@ -103,14 +115,14 @@ static size_t text_bound(const struct runtime *rt, size_t source_len)
 	return n;
 }
 
-int plan_guest_warm(const struct runtime *rt, char *const *preload,
+int plan_guest_warm(const struct runtime *rt, char *const *preload, bool step,
     struct buf *out, struct err *e)
 {
 	const struct blob source = cstr_blob(rt->source_file);
 	cleanup_buf struct buf text = {0};
 	cleanup_free struct blob *blobs = NULL;
 	struct guest_warm w = {.entry = source,
-	    .cwd = cstr_blob(PROGRAM_CWD),
+	    .cwd = cstr_blob(program_cwd(step)),
 	    .run_count = list_len(rt->run),
 	    .preload_count = list_len(preload)};
 	size_t begun;
@@ -127,7 +139,8 @@ int plan_guest_warm(const struct runtime *rt, char *const *preload,
 	w.preload = w.run + w.run_count;
 	w.env = w.preload + w.preload_count;
 	w.env_count = put_env(rt->env, w.env);
-	if (put_argv(rt->run, source, &text, w.run) < 0)
+	if (put_argv(
+		rt->run, source_prefix(source, step), source, &text, w.run) < 0)
 		return err_set(e, ERR_INTERNAL, ENOMEM, "out of memory");
 	for (size_t i = 0; i < w.preload_count; i++)
 		w.preload[i] = cstr_blob(preload[i]);
@@ -145,9 +158,10 @@ int plan_guest_job(const struct runtime *rt, const struct job *job,
 	const size_t run_len = list_len(rt->run);
 	const size_t compile_len = list_len(rt->compile);
 	const struct blob source = job->files[job->entry].name;
+	const bool step = job->session.len > 0;
 	cleanup_buf struct buf text = {0};
 	cleanup_free struct blob *blobs = NULL;
-	struct guest_job g = {.cwd = cstr_blob(PROGRAM_CWD),
+	struct guest_job g = {.cwd = cstr_blob(program_cwd(step)),
 	    .compile_count = compile_len,
 	    .run_count = run_len + job->arg_count,
 	    .files = job->files,
@@ -167,8 +181,11 @@ int plan_guest_job(const struct runtime *rt, const struct job *job,
 	g.run = blobs + compile_len;
 	g.env = g.run + g.run_count;
 	g.env_count = put_env(rt->env, g.env);
-	if (put_argv(rt->compile, source, &text, g.compile) < 0 ||
-	    put_argv(rt->run, source, &text, g.run) < 0)
+	/* A compile step always works in /box. */
+	if (put_argv(rt->compile, source_prefix(source, false), source, &text,
+		g.compile) < 0 ||
+	    put_argv(
+		rt->run, source_prefix(source, step), source, &text, g.run) < 0)
 		return err_set(e, ERR_INTERNAL, ENOMEM, "out of memory");
 	for (size_t i = 0; i < job->arg_count; i++)
 		g.run[run_len + i] = job->args[i];

@@ -2,6 +2,8 @@
 #ifndef ISOBOX_PLAN_H
 #define ISOBOX_PLAN_H
 
+#include <stdbool.h>
+
 #include "lib/buf.h"
 #include "lib/err.h"
 #include "lib/job.h"
@@ -11,7 +13,8 @@
  * From what a client asked (struct job) and what the registry says of the
  * runtime to what isobox-init is told: appends a whole PROTO_GUEST_JOB frame to
  * out. The entry's name stands in argv where the registry has "{source}"; the
- * request's arguments follow the run command. Pure.
+ * request's arguments follow the run command. A session's step works in
+ * /workspace, its source is in /box all the same. Pure.
  */
 int plan_guest_job(const struct runtime *rt, const struct job *job,
     struct buf *out, struct err *e);
@@ -20,9 +23,9 @@ int plan_guest_job(const struct runtime *rt, const struct job *job,
  * Likewise a whole PROTO_GUEST_WARM frame: the interpreter that a job of this
  * runtime would be started with, if its entry is called as the runtime's
  * source_file. preload: NULL-terminated names of modules, or NULL for none; more
- * than LIMIT_PRELOAD of them is an error. Pure.
+ * than LIMIT_PRELOAD of them is an error. `step`: for the steps of a session. Pure.
  */
-int plan_guest_warm(const struct runtime *rt, char *const *preload,
+int plan_guest_warm(const struct runtime *rt, char *const *preload, bool step,
     struct buf *out, struct err *e);
 
 #endif

@@ -7,6 +7,7 @@
  *
  *	/rootfs		the image, read-only, with isobox-init bound into it
  *	/runsc		the one program
+ *	/workspace	of a session's step, read-write; likewise /memory
  *	/bundle		config.json
  *	/state /tmp	what runsc writes
  *	/proc /dev	proc of the new PID namespace, null and zero
@@ -152,8 +153,8 @@ static void attach_file(const struct child *c, int mount_fd, const char *where)
 
 static void make_dirs(const struct child *c)
 {
-	static const char *const dirs[] = {
-	    "rootfs", "proc", "dev", "state", "bundle", "tmp"};
+	static const char *const dirs[] = {"rootfs", "proc", "dev", "state",
+	    "bundle", "tmp", "workspace", "memory"};
 
 	for (size_t i = 0; i < sizeof dirs / sizeof dirs[0]; i++)
 		if (mkdir(dirs[i], 0700) != 0)
@@ -168,7 +169,9 @@ static void make_dirs(const struct child *c)
 static void setup_tree(const struct child *c)
 {
 	const uint64_t ro = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID;
+	const uint64_t rw = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV;
 	int rootfs, runsc, init, null, zero;
+	int workspace = -1, memory = -1;
 
 	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0)
 		child_fail(c, "making mounts private");
@@ -177,6 +180,10 @@ static void setup_tree(const struct child *c)
 	init = clone_mount(c, c->spec->init_path, ro | MOUNT_ATTR_NODEV);
 	null = clone_mount(c, "/dev/null", MOUNT_ATTR_NOEXEC);
 	zero = clone_mount(c, "/dev/zero", MOUNT_ATTR_NOEXEC);
+	if (c->spec->workspace != NULL)
+		workspace = clone_mount(c, c->spec->workspace, rw);
+	if (c->spec->memory != NULL)
+		memory = clone_mount(c, c->spec->memory, rw);
 	attach(c, make_tmpfs(c), "/tmp");
 	if (chdir("/tmp") != 0)
 		child_fail(c, "/tmp");
@@ -186,6 +193,10 @@ static void setup_tree(const struct child *c)
 	attach_file(c, runsc, "runsc");
 	attach_file(c, null, "dev/null");
 	attach_file(c, zero, "dev/zero");
+	if (workspace >= 0)
+		attach(c, workspace, "workspace");
+	if (memory >= 0)
+		attach(c, memory, "memory");
 	write_file(c, "bundle/config.json", c->config->data, c->config->len,
 	    O_CREAT | O_EXCL);
 	if (mount("proc", "proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC,
@@ -286,7 +297,9 @@ static void close_pair(const int *fds)
 int sandbox_start(const struct sandbox_spec *spec, struct leaf *leaf,
     struct sandbox *ret, struct err *e)
 {
-	const struct bundle_spec bundle = {.scratch_exec = spec->scratch_exec};
+	const struct bundle_spec bundle = {.scratch_exec = spec->scratch_exec,
+	    .workspace = spec->workspace != NULL,
+	    .memory = spec->memory != NULL};
 	cleanup_buf struct buf config = {0};
 	int in[2] = {-1, -1}, out[2] = {-1, -1}, log[2] = {-1, -1};
 	struct sandbox s = {.pid = -1, .pidfd = -1};

@@ -15,6 +15,10 @@ struct sandbox_spec {
 	const char *runsc; /* path of runsc */
 	const char *platform;
 	bool scratch_exec;
+	/* Directories of the host for /workspace and /memory, or NULL. Whoever
+	 * else may change their names could have another one mounted. */
+	const char *workspace;
+	const char *memory;
 };
 
 /* A running sandbox as its supervisor holds it. */

@@ -360,7 +360,9 @@ static int start(struct run *r, struct err *e)
 	    .init_path = o->config->init_path,
 	    .runsc = o->config->runsc,
 	    .platform = o->config->runsc_platform,
-	    .scratch_exec = o->runtime->scratch_exec};
+	    .scratch_exec = o->runtime->scratch_exec,
+	    .workspace = o->workspace,
+	    .memory = o->memory};
 	int rc;
 
 	if ((rc = set_limits(o, e)) < 0)

@@ -32,6 +32,8 @@ struct run_order {
 	const struct config *config;
 	const struct runtime *runtime;
 	const struct job *job; /* NULL: only boot, as a probe */
+	const char *workspace; /* directory for /workspace, or NULL */
+	const char *memory; /* likewise /memory */
 	struct leaf *leaf;
 	int client_fd; /* -1 for a probe */
 	int control_fd; /* end of file there: the runner is gone */

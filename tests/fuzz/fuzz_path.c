@@ -27,6 +27,26 @@ static void check_name(const uint8_t *name, size_t len)
 	require(strstr(text, "/../") == NULL);
 }
 
+/* What was folded stays as it is, and every component is a name. */
+static void check_fold(const uint8_t *path, size_t len)
+{
+	cleanup_buf struct buf once = {0};
+	cleanup_buf struct buf twice = {0};
+	struct err e;
+
+	if (path_fold((const char *)path, len, &once, &e) < 0) {
+		require(e.kind == ERR_INVALID_PATH);
+		return;
+	}
+	require(once.len <= len);
+	if (once.len > 0 && once.len <= LIMIT_NAME)
+		require(path_check_name(
+			    (const char *)once.data, once.len, &e) == 0);
+	require(path_fold((const char *)once.data, once.len, &twice, &e) == 0);
+	require(twice.len == once.len);
+	require(once.len == 0 || memcmp(once.data, twice.data, once.len) == 0);
+}
+
 /* Whether one of them is the other or a folder of it, said in another way. */
 static bool collide(const char *a, const char *b)
 {
@@ -66,6 +86,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct err e;
 
 	check_name(data, size);
+	check_fold(data, size);
 	text = malloc(size + 1);
 	require(text != NULL);
 	memcpy(text, data, size);

@@ -129,6 +129,7 @@ class Service:
             "images_dir": images,
             "runner_socket": self.path("run", "runner.sock"),
             "state_dir": self.path("state"),
+            "workspaces_dir": self.path("workspaces"),
             "access_log": self.path("log", "access.log"),
         }
         self.settings.update(settings)
@@ -156,6 +157,7 @@ class Service:
         self.own_directory("run", RUNNER_USER, web, 0o2750)
         self.own_directory("fcgi", WEB_USER, FRONT_USER, 0o2750)
         self.own_directory("state", web, mode=0o700)
+        self.own_directory("workspaces", RUNNER_USER, mode=0o700)
         self.own_directory("front", FRONT_USER)
         self.own_directory("log", WEB_USER, mode=0o1777)
         os.mkdir(self.path("bin"))

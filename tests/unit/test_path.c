@@ -133,9 +133,63 @@ static void sets(void **state)
 	}
 }
 
+static void assert_folds(const char *path, const char *expected)
+{
+	cleanup_buf struct buf b = {0};
+	struct err e;
+
+	buf_puts(&b, "before");
+	assert_int_equal(path_fold(path, strlen(path), &b, &e), 0);
+	buf_putc(&b, '\0');
+	assert_string_equal((const char *)b.data + strlen("before"), expected);
+}
+
+static void folding_stays_inside(void **state)
+{
+	(void)state;
+	assert_folds("", "");
+	assert_folds("/", "");
+	assert_folds("..", "");
+	assert_folds("../../..", "");
+	assert_folds("a", "a");
+	assert_folds("/a/b/", "a/b");
+	assert_folds("a//b///c", "a/b/c");
+	assert_folds("./a/./b/.", "a/b");
+	assert_folds("a/../../b", "b");
+	assert_folds("a/b/../../../etc/passwd", "etc/passwd");
+	assert_folds("a/..", "");
+	assert_folds("aa/bb/..", "aa");
+	assert_folds(".../..a/b..", ".../..a/b..");
+	assert_folds("%2e%2e/x", "%2e%2e/x");
+	assert_folds("\xff\xfe/\n", "\xff\xfe/\n");
+}
+
+static void paths_that_cannot_be(void **state)
+{
+	static char longest[LIMIT_WS_PATH + 2];
+	cleanup_buf struct buf b = {0};
+	struct err e;
+
+	(void)state;
+	assert_true(path_fold("a\0b", 3, &b, &e) < 0);
+	assert_int_equal(e.kind, ERR_INVALID_PATH);
+	memset(longest, 'a', sizeof(longest));
+	assert_true(path_fold(longest, LIMIT_NAME_COMPONENT + 1, &b, &e) < 0);
+	assert_int_equal(e.kind, ERR_INVALID_PATH);
+	assert_int_equal(path_fold(longest, LIMIT_NAME_COMPONENT, &b, &e), 0);
+	buf_clear(&b);
+	for (size_t i = 1; i < sizeof(longest); i += 2)
+		longest[i] = '/';
+	assert_int_equal(path_fold(longest, LIMIT_WS_PATH, &b, &e), 0);
+	assert_true(path_fold(longest, LIMIT_WS_PATH + 1, &b, &e) < 0);
+	assert_int_equal(e.kind, ERR_INVALID_PATH);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(folding_stays_inside),
+	    cmocka_unit_test(paths_that_cannot_be),
 	    cmocka_unit_test(good_names),
 	    cmocka_unit_test(bad_names),
 	    cmocka_unit_test(lengths_at_their_bounds),

@@ -115,7 +115,7 @@ static void test_warm(void **state)
 	size_t len;
 
 	(void)state;
-	assert_int_equal(plan_guest_warm(&rt, preload, &frame, &e), 0);
+	assert_int_equal(plan_guest_warm(&rt, preload, false, &frame, &e), 0);
 	assert_int_equal(
 	    proto_next(frame.data, frame.len, &type, &payload, &len),
 	    frame.len);
@@ -135,10 +135,32 @@ static void test_warm(void **state)
 	guest_warm_done(&w);
 	guest_job_done(&g);
 	buf_clear(&frame);
-	assert_int_equal(plan_guest_warm(&rt, NULL, &frame, &e), 0);
+	assert_int_equal(plan_guest_warm(&rt, NULL, false, &frame, &e), 0);
 	for (size_t i = 0; i <= LIMIT_PRELOAD; i++)
 		many[i] = preload[0];
-	assert_true(plan_guest_warm(&rt, many, &frame, &e) < 0);
+	assert_true(plan_guest_warm(&rt, many, false, &frame, &e) < 0);
+}
+
+/* A session's step works in its workspace; its source is not there. */
+static void test_step(void **state)
+{
+	char *compile[] = {(char[]){"/cc"}, (char[]){"{source}"}, NULL};
+	char *run[] = {(char[]){"/run"}, (char[]){"--x={source}"}, NULL};
+	const struct runtime rt = {.compile = compile, .run = run};
+	struct job_file files[] = {{blob("-c"), blob("")}};
+	struct job job = {
+	    .files = files, .file_count = 1, .session = blob("abc")};
+	cleanup_buf struct buf frame = {0};
+	struct guest_job g;
+
+	(void)state;
+	job.limits.pids = 1;
+	job.limits.output_bytes = LIMIT_OUTPUT_MIN;
+	plan(&rt, &job, &frame, &g);
+	assert_blob(g.cwd, "/workspace");
+	assert_blob(g.compile[1], "./-c");
+	assert_blob(g.run[1], "--x=/box/-c");
+	guest_job_done(&g);
 }
 
 static void test_env_overrides(void **state)
@@ -182,9 +204,10 @@ static const char *mount_options(struct json_object *config, const char *where)
 	return NULL;
 }
 
-static void check_bundle(bool exec)
+static void check_bundle(bool exec, bool workspace, bool memory)
 {
-	const struct bundle_spec spec = {.scratch_exec = exec};
+	const struct bundle_spec spec = {
+	    .scratch_exec = exec, .workspace = workspace, .memory = memory};
 	cleanup_buf struct buf text = {0};
 	struct json_object *config, *root, *readonly;
 
@@ -200,14 +223,21 @@ static void check_bundle(bool exec)
 	assert_int_equal(
 	    strstr(mount_options(config, "/tmp"), "noexec") == NULL, exec);
 	assert_non_null(strstr(mount_options(config, "/dev/shm"), "noexec"));
+	assert_int_equal(
+	    mount_options(config, "/workspace") != NULL, workspace);
+	assert_int_equal(mount_options(config, "/memory") != NULL, memory);
+	if (workspace)
+		assert_non_null(
+		    strstr(mount_options(config, "/workspace"), "nosuid"));
 	json_object_put(config);
 }
 
 static void test_bundle(void **state)
 {
 	(void)state;
-	check_bundle(false);
-	check_bundle(true);
+	check_bundle(false, false, false);
+	check_bundle(true, true, false);
+	check_bundle(true, true, true);
 }
 
 static void test_runsc_argv(void **state)
@@ -234,6 +264,7 @@ int main(void)
 	    cmocka_unit_test(test_source_and_args),
 	    cmocka_unit_test(test_source_is_no_option),
 	    cmocka_unit_test(test_warm),
+	    cmocka_unit_test(test_step),
 	    cmocka_unit_test(test_env_overrides),
 	    cmocka_unit_test(test_bundle),
 	    cmocka_unit_test(test_runsc_argv),
