@@ -8,6 +8,7 @@
 #include "fcgi/metrics.h"
 #include "fcgi/response.h"
 #include "fcgi/router.h"
+#include "fcgi/session.h"
 #include "lib/clock.h"
 
 /* Scratch memory that a worker keeps. */
@@ -29,6 +30,7 @@ static void forget(struct exchange *x)
 	x->status = 0;
 	x->revalidate = false;
 	x->retry_after_s = 0;
+	x->session[0] = '\0';
 	x->route = ROUTE_UNKNOWN;
 	x->tenant.name[0] = '\0';
 	x->language[0] = '\0';
@@ -67,7 +69,8 @@ void exchange_serve(struct exchange *x, struct out *out, char *const *envp,
 	token_new_id(x->id);
 	metrics_begin(&x->app->metrics);
 	answer(x, envp, refused);
-	out_finish(out); /* the log comes after the answer */
+	out_finish(out); /* what nobody waits for comes after the answer */
+	session_used(x);
 	metrics_end(
 	    &x->app->metrics, x->route, x->status, clock_us() - x->begun_us);
 	accesslog_write(&x->app->log, x);

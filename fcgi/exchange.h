@@ -38,6 +38,7 @@ struct exchange {
 	struct buf head; /* scratch for the answer */
 	bool revalidate; /* a cache may keep the answer, and asks each time */
 	unsigned retry_after_s; /* of a refusal; 0 = none is told */
+	char session[TOKEN_ID_LEN + 1]; /* is used by this; "" = none */
 
 	/* What was answered, for the log and the counters. */
 	unsigned route; /* index, router.h */

@@ -117,7 +117,7 @@ static int get_language(
 		return r;
 	if (r == 0 || m->language.len == 0)
 		return err_set(e, ERR_LANGUAGE_REQUIRED, EINVAL, "%s", "");
-	return 0;
+	return get_blob(root, "version", "version", &m->version, e);
 }
 
 static int get_members(struct execreq *q, struct members *m, struct err *e)
@@ -126,9 +126,8 @@ static int get_members(struct execreq *q, struct members *m, struct err *e)
 	int r;
 
 	q->job.network = true;
-	if ((r = get_language(root, m, e)) < 0 ||
-	    (r = get_blob(root, "version", "version", &m->version, e)) < 0 ||
-	    (r = get_blob(root, "code", "code", &m->code, e)) < 0)
+	r = get_blob(root, "code", "code", &m->code, e);
+	if (r < 0)
 		return r;
 	m->has_code = r > 0;
 	if ((r = json_get_arr(root, "files", "files", &m->files, e)) < 0 ||
@@ -252,42 +251,64 @@ static int check_names(const struct execreq *q, bool has_code, struct err *e)
 	return err_wrap(e, "files[%zu].name", index);
 }
 
-static int take_runtime(struct execreq *q, const struct members *m,
+static int find_runtime(struct execreq *q, const struct members *m,
     const struct registry *registry, struct err *e)
 {
-	const struct runtime *rt = registry_find(registry,
-	    (const char *)m->language.data, m->language.len,
+	q->runtime = registry_find(registry, (const char *)m->language.data,
+	    m->language.len,
 	    m->version.len > 0 ? (const char *)m->version.data : NULL,
 	    m->version.len, e);
+	return q->runtime != NULL ? 0 : -EINVAL;
+}
 
-	if (rt == NULL)
-		return -EINVAL;
-	q->runtime = rt;
+static void take_runtime(struct execreq *q, const struct members *m)
+{
+	const struct runtime *rt = q->runtime;
+
 	q->job.runtime =
 	    (struct blob){(const uint8_t *)rt->name, strlen(rt->name)};
 	q->job.version =
 	    (struct blob){(const uint8_t *)rt->version, strlen(rt->version)};
 	q->job.limits = limits_for(&rt->limits, &m->wishes);
-	return 0;
+}
+
+/* registry NULL: q->runtime is set. */
+static int parse(struct execreq *q, const uint8_t *body, size_t len,
+    const struct registry *registry, struct err *e)
+{
+	struct members m = {0};
+	bool step = registry == NULL;
+	int r;
+
+	if ((r = json_parse_strict(body, len, &q->root, e)) < 0 ||
+	    (!step && (r = get_language(q->root, &m, e)) < 0) ||
+	    (r = get_members(q, &m, e)) < 0 ||
+	    (r = take_output_encoding(q, &m.output_encoding, e)) < 0 ||
+	    (r = take_args(q, m.args, e)) < 0 ||
+	    (r = take_files(q, &m, e)) < 0 ||
+	    (!step && (r = find_runtime(q, &m, registry, e)) < 0))
+		return r;
+	take_runtime(q, &m);
+	r = take_entry(q, &m, e);
+	if (r < 0)
+		return r;
+	q->job.stdin_data = m.stdin_data;
+	return check_names(q, m.has_code, e);
 }
 
 int execreq_parse(struct execreq *q, const uint8_t *body, size_t len,
     const struct registry *registry, struct err *e)
 {
-	struct members m = {0};
-	int r;
-
 	memset(q, 0, sizeof(*q));
-	if ((r = json_parse_strict(body, len, &q->root, e)) < 0 ||
-	    (r = get_members(q, &m, e)) < 0 ||
-	    (r = take_output_encoding(q, &m.output_encoding, e)) < 0 ||
-	    (r = take_args(q, m.args, e)) < 0 ||
-	    (r = take_files(q, &m, e)) < 0 ||
-	    (r = take_runtime(q, &m, registry, e)) < 0 ||
-	    (r = take_entry(q, &m, e)) < 0)
-		return r;
-	q->job.stdin_data = m.stdin_data;
-	return check_names(q, m.has_code, e);
+	return parse(q, body, len, registry, e);
+}
+
+int execreq_parse_step(struct execreq *q, const uint8_t *body, size_t len,
+    const struct runtime *runtime, struct err *e)
+{
+	memset(q, 0, sizeof(*q));
+	q->runtime = runtime;
+	return parse(q, body, len, NULL, e);
 }
 
 void execreq_done(struct execreq *q)

@@ -13,7 +13,7 @@
 #include "lib/registry.h"
 
 /*
- * The body of POST /execute, checked, as a job for the runner. Everything that
+ * The body of POST /execute or of a session's step, checked, as a job for the runner. Everything that
  * the job points to lives in `root` and in `decoded`.
  */
 struct execreq {
@@ -33,6 +33,12 @@ struct execreq {
  */
 int execreq_parse(struct execreq *q, const uint8_t *body, size_t len,
     const struct registry *registry, struct err *e);
+
+/* The same for a step of a session, whose runtime is known: `language` and
+ * `version` are members like any other that nobody knows. */
+int execreq_parse_step(struct execreq *q, const uint8_t *body, size_t len,
+    const struct runtime *runtime, struct err *e);
+
 void execreq_done(struct execreq *q);
 
 #endif

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdio.h>
 
 #include "fcgi/exchange.h"
 #include "fcgi/execreq.h"
@@ -27,32 +26,10 @@ static int check_body(const struct exchange *x, struct err *e)
 	return 0;
 }
 
-static void execute(struct exchange *x, const struct registry *registry)
-{
-	struct execreq q;
-	struct err e;
-
-	if (execreq_parse(&q, x->body.data, x->body.len, registry, &e) < 0) {
-		response_error(x, &e);
-	} else {
-		const struct run_request rr = {
-		    .job = &q.job,
-		    .base64 = q.base64,
-		    .stream = request_wants_stream(&x->req),
-		};
-
-		(void)snprintf(
-		    x->language, sizeof(x->language), "%s", q.runtime->name);
-		q.job.request_id.data = (const uint8_t *)x->id;
-		q.job.request_id.len = TOKEN_ID_LEN;
-		run_job(x, &rr);
-	}
-	execreq_done(&q);
-}
-
 void h_execute(struct exchange *x)
 {
 	struct shared *catalog;
+	struct execreq q;
 	struct err e;
 
 	if (guard_key(x, &e) < 0 || guard_rate(x, RATE_RUN, &e) < 0 ||
@@ -61,6 +38,11 @@ void h_execute(struct exchange *x)
 		return;
 	}
 	catalog = shared_slot_get(&x->app->catalog);
-	execute(x, ((const struct catalog *)catalog)->registry);
+	if (execreq_parse(&q, x->body.data, x->body.len,
+		((const struct catalog *)catalog)->registry, &e) < 0)
+		response_error(x, &e);
+	else
+		(void)run_execreq(x, &q, &e);
+	execreq_done(&q);
 	shared_put(catalog);
 }

@@ -2,6 +2,7 @@
 #include "fcgi/run.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "fcgi/exchange.h"
@@ -19,7 +20,9 @@
 
 struct run {
 	struct exchange *x;
-	const struct run_request *rr;
+	const struct job *job;
+	bool base64; /* output encoding */
+	bool stream; /* as events, else one JSON object */
 	struct rclient runner;
 	struct sse sse; /* once begun */
 	struct buf output[STREAM_COUNT]; /* raw */
@@ -39,12 +42,11 @@ static int take_started(struct run *r, size_t len, struct err *e)
 	if (r->started || len != 0)
 		return misbehaves(e, "bad start");
 	r->started = true;
-	r->deadline_ms =
-	    clock_ms() + r->rr->job->limits.wall_time_ms + MARGIN_MS;
-	if (!r->rr->stream)
+	r->deadline_ms = clock_ms() + r->job->limits.wall_time_ms + MARGIN_MS;
+	if (!r->stream)
 		return 0;
 	(void)response_begin_stream(r->x);
-	sse_begin(&r->sse, r->x->out, r->rr->base64);
+	sse_begin(&r->sse, r->x->out, r->base64);
 	return 0;
 }
 
@@ -55,12 +57,12 @@ static int take_output(struct run *r, enum stream which, const uint8_t *data,
 
 	if (!r->started)
 		return misbehaves(e, "output before the start");
-	if (len > r->rr->job->limits.output_bytes - all->len)
+	if (len > r->job->limits.output_bytes - all->len)
 		return misbehaves(e, "more output than was asked for");
 	buf_put(all, data, len);
 	if (all->failed)
 		return err_sys(e, ENOMEM, "output");
-	if (r->rr->stream)
+	if (r->stream)
 		sse_output(&r->sse, which, data, len);
 	return 0;
 }
@@ -137,7 +139,7 @@ static int take_frame(struct run *r, enum proto_type type,
 
 static uint64_t next_wake(const struct run *r)
 {
-	if (r->started && r->rr->stream && r->sse.beat_ms < r->deadline_ms)
+	if (r->started && r->stream && r->sse.beat_ms < r->deadline_ms)
 		return r->sse.beat_ms;
 	return r->deadline_ms;
 }
@@ -159,7 +161,7 @@ static int follow(struct run *r, struct err *e)
 			    "isobox-runner does not answer in time");
 		if (n != 0)
 			return n < 0 ? n : 0;
-		if (!r->started || !r->rr->stream)
+		if (!r->started || !r->stream)
 			continue;
 		if (!rclient_has_frame(&r->runner))
 			sse_flush(&r->sse);
@@ -179,10 +181,12 @@ static int ask(struct run *r, struct err *e)
 	if (rc < 0)
 		return rc;
 	begun = proto_begin(&frame, PROTO_RUN);
-	job_encode(r->rr->job, &frame);
+	job_encode(r->job, &frame);
 	proto_end(&frame, begun);
 	r->deadline_ms = clock_ms() + config->acquire_wait_ms +
 			 config->boot_timeout_ms + MARGIN_MS;
+	if (r->job->session.len > 0) /* a step waits for its turn, too */
+		r->deadline_ms += r->job->limits.wall_time_ms;
 	return rclient_send(&r->runner, &frame, e);
 }
 
@@ -192,7 +196,7 @@ static void answer_failed(struct run *r, const struct err *e)
 
 	if (e->kind == ERR_CLIENT_GONE)
 		return;
-	if (!r->started || !r->rr->stream) {
+	if (!r->started || !r->stream) {
 		response_error(r->x, e);
 		return;
 	}
@@ -229,16 +233,16 @@ static void put_json(
 static void answer_done(struct run *r)
 {
 	const struct result_parts parts = {
-	    .job = r->rr->job,
+	    .job = r->job,
 	    .result = &r->result,
 	    .output = r->output,
-	    .base64 = r->rr->base64,
+	    .base64 = r->base64,
 	};
 	cleanup_buf struct buf body = {0};
 	cleanup_buf struct buf timing = {0};
 	struct err e;
 
-	if (r->rr->stream) {
+	if (r->stream) {
 		sse_output_end(
 		    &r->sse, STREAM_STDOUT, r->result.stdout_truncated);
 		sse_output_end(
@@ -250,7 +254,7 @@ static void answer_done(struct run *r)
 	if (body.failed || timing.failed) {
 		(void)err_sys(&e, ENOMEM, "a result");
 		answer_failed(r, &e);
-	} else if (r->rr->stream) {
+	} else if (r->stream) {
 		put_timing_comment(r, &timing);
 		sse_event(&r->sse, "done", body.data, body.len);
 	} else {
@@ -258,20 +262,31 @@ static void answer_done(struct run *r)
 	}
 }
 
-void run_job(struct exchange *x, const struct run_request *rr)
+int run_execreq(struct exchange *x, struct execreq *q, struct err *e)
 {
-	struct run r = {.x = x, .rr = rr, .runner.fd = -1, .runner.passed = -1};
-	struct err e;
+	struct run r = {
+	    .x = x,
+	    .job = &q->job,
+	    .base64 = q->base64,
+	    .stream = request_wants_stream(&x->req),
+	    .runner.fd = -1,
+	    .runner.passed = -1,
+	};
+	int rc;
 
-	x->streamed = rr->stream;
+	q->job.request_id = (struct blob){(const uint8_t *)x->id, TOKEN_ID_LEN};
+	(void)snprintf(
+	    x->language, sizeof(x->language), "%s", q->runtime->name);
+	x->streamed = r.stream;
 	if (out_check_gone(x->out)) /* it left while it waited for a thread */
-		return;
-	if (ask(&r, &e) < 0 || follow(&r, &e) < 0)
-		answer_failed(&r, &e);
+		return err_set(e, ERR_CLIENT_GONE, EPIPE, "%s", "");
+	if ((rc = ask(&r, e)) < 0 || (rc = follow(&r, e)) < 0)
+		answer_failed(&r, e);
 	else
 		answer_done(&r);
 	rclient_close(&r.runner);
 	sse_done(&r.sse);
 	for (int i = 0; i < STREAM_COUNT; i++)
 		buf_free(&r.output[i]);
+	return rc;
 }
