@@ -61,8 +61,8 @@ FCGI_SRC := $(wildcard fcgi/*.c)
 RUNNER_SRC := $(wildcard runner/*.c)
 GUEST_SRC := $(wildcard guest/*.c)
 # What the guest's static init shares: no library behind these.
-GUEST_LIB_SRC := lib/buf.c lib/err.c lib/job.c lib/limits.c lib/path.c \
-	lib/proto.c
+GUEST_LIB_SRC := lib/buf.c lib/err.c lib/job.c lib/kproto.c lib/limits.c \
+	lib/path.c lib/payload.c lib/proto.c
 UNIT_SRC := $(wildcard tests/unit/test_*.c)
 FUZZ_SRC := $(wildcard tests/fuzz/fuzz_*.c)
 GUEST_TEST_SRC := $(wildcard tests/guest/*.c)

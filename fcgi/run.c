@@ -132,6 +132,14 @@ static int take_frame(struct run *r, enum proto_type type,
 	case PROTO_GUEST_EXIT:
 	case PROTO_GUEST_FAIL:
 	case PROTO_GUEST_WARMED:
+	case PROTO_GUEST_KERNEL:
+	case PROTO_GUEST_STEP:
+	case PROTO_GUEST_INTERRUPT:
+	case PROTO_GUEST_RESTORED:
+	case PROTO_GUEST_KERNEL_READY:
+	case PROTO_GUEST_ARTIFACT:
+	case PROTO_GUEST_ARTIFACT_DATA:
+	case PROTO_GUEST_STEP_DONE:
 		break;
 	}
 	return misbehaves(e, "a frame of another conversation");

@@ -1,134 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "lib/job.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "lib/path.h"
+#include "lib/payload.h"
 #include "lib/proto.h"
-
-/*
- * Both ends are ours, but neither trusts the other: whatever a decoder cannot
- * vouch for refuses the payload whole. Arrays are made only for counts that the
- * payload has bytes for.
- */
-#define BLOB_MIN 4u /* bytes of an empty string in a payload */
-#define FILE_MIN 8u /* of two */
-
-static int refuse(struct err *e, const char *what, const char *why)
-{
-	return err_set(e, ERR_INTERNAL, EPROTO, "%s: %s", what, why);
-}
-
-/* The end of each decoder: no byte left, none lacking. */
-static int finish(const struct reader *r, const char *what, struct err *e)
-{
-	if (reader_done(r))
-		return 0;
-	return refuse(e, what,
-	    r->bad ? "cut short or a value out of bounds" : "too long");
-}
-
-static void put_blob(struct buf *b, const struct blob *s)
-{
-	put_bytes(b, s->data, s->len);
-}
-
-static struct blob get_blob(struct reader *r)
-{
-	struct blob s;
-
-	s.data = get_bytes(r, &s.len);
-	return s;
-}
-
-static void put_count(struct buf *b, size_t n)
-{
-	assert(n <= UINT32_MAX);
-	put_u32(b, (uint32_t)n);
-}
-
-/* A count of items of at least item_min bytes each, at most max of them. */
-static size_t get_count(struct reader *r, size_t max, size_t item_min)
-{
-	uint32_t n = get_u32(r);
-
-	if (n > max || n > r->left / item_min) {
-		r->bad = true;
-		return 0;
-	}
-	return n;
-}
-
-static void put_blobs(struct buf *b, const struct blob *s, size_t n)
-{
-	put_count(b, n);
-	for (size_t i = 0; i < n; i++)
-		put_blob(b, &s[i]);
-}
-
-static bool has_nul(const struct blob *s)
-{
-	return s->len > 0 && memchr(s->data, '\0', s->len) != NULL;
-}
-
-/* Strings for exec: as many as stand there, at most max, none with NUL in it. */
-static int get_strings(struct reader *r, size_t max, const char *what,
-    struct blob **ret, size_t *ret_n, struct err *e)
-{
-	size_t n = get_count(r, max, BLOB_MIN);
-	struct blob *s;
-
-	if (n == 0)
-		return 0; /* none, or r is bad and finish() says so */
-	s = calloc(n, sizeof(*s));
-	if (s == NULL)
-		return err_sys(e, ENOMEM, "%s", what);
-	*ret = s;
-	*ret_n = n;
-	for (size_t i = 0; i < n; i++) {
-		s[i] = get_blob(r);
-		if (has_nul(&s[i]))
-			return refuse(e, what, "NUL in a string");
-	}
-	return 0;
-}
-
-static void put_files(struct buf *b, const struct job_file *f, size_t n)
-{
-	put_count(b, n);
-	for (size_t i = 0; i < n; i++) {
-		put_blob(b, &f[i].name);
-		put_blob(b, &f[i].content);
-	}
-}
-
-static int get_files(struct reader *r, const char *what, struct job_file **ret,
-    size_t *ret_n, struct err *e)
-{
-	size_t n = get_count(r, LIMIT_FILES, FILE_MIN);
-	struct job_file *f;
-
-	if (n == 0)
-		return 0;
-	f = calloc(n, sizeof(*f));
-	if (f == NULL)
-		return err_sys(e, ENOMEM, "%s", what);
-	*ret = f;
-	*ret_n = n;
-	for (size_t i = 0; i < n; i++) {
-		f[i].name = get_blob(r);
-		f[i].content = get_blob(r);
-		if (r->bad)
-			return 0;
-		if (path_check_name(
-			(const char *)f[i].name.data, f[i].name.len, e) < 0)
-			return err_wrap(e, "%s: files[%zu].name", what, i);
-	}
-	return 0;
-}
 
 static bool is_id_char(uint8_t c)
 {
@@ -186,20 +65,21 @@ void job_encode(const struct job *j, struct buf *out)
 static int job_check(const struct job *j, struct err *e)
 {
 	if (!is_id(&j->request_id))
-		return refuse(e, "job", "bad request id");
+		return payload_refuse(e, "job", "bad request id");
 	if (!is_word(&j->runtime) || !is_word(&j->version))
-		return refuse(e, "job", "bad runtime or version");
+		return payload_refuse(e, "job", "bad runtime or version");
 	if (!limits_within(&j->limits))
-		return refuse(e, "job", "limits out of bounds");
+		return payload_refuse(e, "job", "limits out of bounds");
 	if (j->file_count == 0)
-		return refuse(e, "job", "no file");
+		return payload_refuse(e, "job", "no file");
 	if (j->entry >= j->file_count)
-		return refuse(e, "job", "the entry point is none of the files");
+		return payload_refuse(
+		    e, "job", "the entry point is none of the files");
 	if ((j->session.len > 0 && !is_id(&j->session)) ||
 	    (j->volume.len > 0 && !is_id(&j->volume)))
-		return refuse(e, "job", "bad session or volume");
+		return payload_refuse(e, "job", "bad session or volume");
 	if (j->volume.len > 0 && j->session.len == 0)
-		return refuse(e, "job", "a volume without a session");
+		return payload_refuse(e, "job", "a volume without a session");
 	return 0;
 }
 
@@ -227,7 +107,7 @@ static int job_read(struct reader *r, struct job *j, struct err *e)
 	j->stdin_data = get_blob(r);
 	j->session = get_blob(r);
 	j->volume = get_blob(r);
-	rc = finish(r, "job", e);
+	rc = payload_finish(r, "job", e);
 	return rc < 0 ? rc : job_check(j, e);
 }
 
@@ -265,41 +145,20 @@ void guest_job_encode(const struct guest_job *j, struct buf *out)
 	put_u64(out, j->tmpfs_bytes);
 }
 
-/* "KEY=value" with a key of at least one byte. */
-static bool is_env(const struct blob *s)
-{
-	return s->len > 0 && s->data[0] != '=' &&
-	       memchr(s->data, '=', s->len) != NULL;
-}
-
-static int check_program(const char *what, const struct blob *cwd,
-    const struct blob *run, size_t run_count, const struct blob *env,
-    size_t env_count, struct err *e)
-{
-	if (cwd->len == 0 || cwd->len > LIMIT_NAME || cwd->data[0] != '/' ||
-	    has_nul(cwd))
-		return refuse(e, what, "bad working directory");
-	if (run_count == 0 || run[0].len == 0)
-		return refuse(e, what, "nothing to run");
-	for (size_t i = 0; i < env_count; i++)
-		if (!is_env(&env[i]))
-			return refuse(e, what, "env without KEY=");
-	return 0;
-}
-
 static int guest_job_check(const struct guest_job *j, struct err *e)
 {
-	int rc = check_program("guest job", &j->cwd, j->run, j->run_count,
-	    j->env, j->env_count, e);
+	int rc = payload_check_program("guest job", &j->cwd, j->run,
+	    j->run_count, j->env, j->env_count, e);
 
 	if (rc < 0)
 		return rc;
 	if (j->compile_count > 0 && j->compile[0].len == 0)
-		return refuse(e, "guest job", "nothing to compile with");
+		return payload_refuse(
+		    e, "guest job", "nothing to compile with");
 	if (j->pids < LIMIT_PIDS_MIN || j->pids > LIMIT_PIDS_MAX ||
 	    j->output_bytes < LIMIT_OUTPUT_MIN ||
 	    j->output_bytes > LIMIT_OUTPUT_MAX)
-		return refuse(e, "guest job", "limits out of bounds");
+		return payload_refuse(e, "guest job", "limits out of bounds");
 	return 0;
 }
 
@@ -327,7 +186,7 @@ static int guest_job_read(struct reader *r, struct guest_job *j, struct err *e)
 	j->pids = get_u32(r);
 	j->output_bytes = get_u32(r);
 	j->tmpfs_bytes = get_u64(r);
-	rc = finish(r, "guest job", e);
+	rc = payload_finish(r, "guest job", e);
 	return rc < 0 ? rc : guest_job_check(j, e);
 }
 
@@ -363,15 +222,6 @@ void guest_warm_encode(const struct guest_warm *w, struct buf *out)
 	put_blobs(out, w->preload, w->preload_count);
 }
 
-static int check_names(
-    const char *what, const struct blob *names, size_t n, struct err *e)
-{
-	for (size_t i = 0; i < n; i++)
-		if (names[i].len == 0 || names[i].len > LIMIT_PRELOAD_NAME)
-			return refuse(e, what, "bad name of a module");
-	return 0;
-}
-
 static int guest_warm_read(
     struct reader *r, struct guest_warm *w, struct err *e)
 {
@@ -386,13 +236,13 @@ static int guest_warm_read(
 		0 ||
 	    (rc = get_strings(r, LIMIT_PRELOAD, what, &w->preload,
 		 &w->preload_count, e)) < 0 ||
-	    (rc = finish(r, what, e)) < 0 ||
-	    (rc = check_program(what, &w->cwd, w->run, w->run_count, w->env,
-		 w->env_count, e)) < 0)
+	    (rc = payload_finish(r, what, e)) < 0 ||
+	    (rc = payload_check_program(what, &w->cwd, w->run, w->run_count,
+		 w->env, w->env_count, e)) < 0)
 		return rc;
 	if (path_check_name((const char *)w->entry.data, w->entry.len, e) < 0)
 		return err_wrap(e, "%s: entry", what);
-	return check_names(what, w->preload, w->preload_count, e);
+	return payload_check_modules(what, w->preload, w->preload_count, e);
 }
 
 int guest_warm_decode(
@@ -436,12 +286,12 @@ static int guest_warmed_read(
 	if (rc < 0)
 		return rc;
 	w->why = get_blob(r);
-	rc = finish(r, what, e);
+	rc = payload_finish(r, what, e);
 	if (rc < 0)
 		return rc;
-	if (w->why.len > sizeof(e->msg) || has_nul(&w->why))
-		return refuse(e, what, "bad reason");
-	return check_names(what, w->missing, w->missing_count, e);
+	if (w->why.len > sizeof(e->msg) || blob_has_nul(&w->why))
+		return payload_refuse(e, what, "bad reason");
+	return payload_check_modules(what, w->missing, w->missing_count, e);
 }
 
 int guest_warmed_decode(
@@ -487,12 +337,12 @@ int guest_exit_decode(
 	x.signal = get_u32(&r);
 	x.cpu_us = get_u64(&r);
 	x.compile_failed = get_bool(&r);
-	rc = finish(&r, "guest exit", e);
+	rc = payload_finish(&r, "guest exit", e);
 	if (rc < 0)
 		return rc;
 	if (x.exit_code > EXIT_MAX || x.signal > SIGNAL_MAX ||
 	    (x.signal > 0 && x.exit_code != 128 + x.signal))
-		return refuse(
+		return payload_refuse(
 		    e, "guest exit", "impossible exit code or signal");
 	*ret = x;
 	return 0;
@@ -535,12 +385,12 @@ int run_result_decode(
 	x.queue_us = get_u64(&r);
 	x.boot_us = get_u64(&r);
 	x.warm = get_bool(&r);
-	rc = finish(&r, "run result", e);
+	rc = payload_finish(&r, "run result", e);
 	if (rc < 0)
 		return rc;
 	if (x.exit_code > EXIT_MAX || x.signal > SIGNAL_MAX ||
 	    x.memory_peak_bytes < -1)
-		return refuse(e, "run result", "impossible values");
+		return payload_refuse(e, "run result", "impossible values");
 	*ret = x;
 	return 0;
 }

@@ -25,6 +25,9 @@
 #define LIMIT_ENV 128u /* variables of a runtime */
 #define LIMIT_PRELOAD 64u /* modules of a runtime's preload list */
 #define LIMIT_PRELOAD_NAME 128u
+#define LIMIT_ARTIFACTS 8u /* of a step, reference */
+#define LIMIT_ARTIFACT (2u << 20) /* bytes of one in an answer, reference */
+#define LIMIT_MIME_TYPE 96u
 #define LIMIT_ID 64u /* request id, names of the registry */
 #define LIMIT_PARAMS \
 	(64u * 1024) /* all FastCGI parameters together: the

@@ -143,6 +143,14 @@ static bool type_known(uint8_t type)
 	case PROTO_GUEST_EXIT:
 	case PROTO_GUEST_FAIL:
 	case PROTO_GUEST_WARMED:
+	case PROTO_GUEST_KERNEL:
+	case PROTO_GUEST_STEP:
+	case PROTO_GUEST_INTERRUPT:
+	case PROTO_GUEST_RESTORED:
+	case PROTO_GUEST_KERNEL_READY:
+	case PROTO_GUEST_ARTIFACT:
+	case PROTO_GUEST_ARTIFACT_DATA:
+	case PROTO_GUEST_STEP_DONE:
 		return true;
 	}
 	return false;

@@ -51,6 +51,10 @@ enum proto_type {
 	/* supervisor -> init (PROTO_GUEST_*), runs in this order */
 	PROTO_GUEST_JOB = 32, /* struct guest_job */
 	PROTO_GUEST_WARM = 33, /* struct guest_warm, before a job or never */
+	PROTO_GUEST_KERNEL = 40, /* struct guest_kernel, instead of a job */
+	PROTO_GUEST_STEP = 41, /* struct guest_step */
+	PROTO_GUEST_INTERRUPT = 42, /* empty: the running step shall end */
+	PROTO_GUEST_RESTORED = 43, /* empty: after a restore of the sandbox */
 
 	/* init -> supervisor */
 	PROTO_GUEST_READY = 48, /* empty: booted, waits for a job */
@@ -60,6 +64,11 @@ enum proto_type {
 	PROTO_GUEST_EXIT = 52, /* struct guest_exit; the last frame */
 	PROTO_GUEST_FAIL = 53, /* string: init could not do it; the last */
 	PROTO_GUEST_WARMED = 54, /* struct guest_warmed; answers WARM */
+	PROTO_GUEST_KERNEL_READY = 64, /* struct guest_modules; answers KERNEL
+					* and RESTORED */
+	PROTO_GUEST_ARTIFACT = 65, /* struct guest_artifact */
+	PROTO_GUEST_ARTIFACT_DATA = 66, /* raw bytes of it */
+	PROTO_GUEST_STEP_DONE = 67, /* struct guest_step_result */
 };
 
 #define PROTO_HEADER 8u

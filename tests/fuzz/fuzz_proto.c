@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "lib/job.h"
+#include "lib/kproto.h"
 #include "lib/path.h"
 #include "lib/proto.h"
 #include "lib/status.h"
@@ -119,6 +120,75 @@ static void try_guest_warm(const uint8_t *payload, size_t len)
 	}
 }
 
+static void try_guest_kernel(const uint8_t *payload, size_t len)
+{
+	cleanup_buf struct buf b = {0};
+	struct guest_kernel k;
+	struct err e;
+
+	if (guest_kernel_decode(payload, len, &k, &e) < 0) {
+		require_failed(&e);
+		return;
+	}
+	require(k.run_count > 0 && k.run_count <= LIMIT_ARGV);
+	require(k.preload_count <= LIMIT_PRELOAD);
+	require(k.pids <= LIMIT_PIDS_MAX);
+	require_strings(k.run, k.run_count);
+	require_strings(k.env, k.env_count);
+	guest_kernel_encode(&k, &b);
+	require_same(&b, payload, len);
+	guest_kernel_done(&k);
+}
+
+static void try_guest_step(const uint8_t *payload, size_t len)
+{
+	cleanup_buf struct buf b = {0};
+	struct guest_step s;
+	struct err e;
+
+	if (guest_step_decode(payload, len, &s, &e) < 0) {
+		require_failed(&e);
+		return;
+	}
+	require(s.entry < s.file_count);
+	require(s.output_bytes <= LIMIT_OUTPUT_MAX);
+	require_names(s.files, s.file_count);
+	guest_step_encode(&s, &b);
+	require_same(&b, payload, len);
+	guest_step_done(&s);
+}
+
+/* What a kernel's process tells init: hostile bytes for sure. */
+static void try_kernel_says(const uint8_t *payload, size_t len)
+{
+	cleanup_buf struct buf b = {0};
+	struct guest_step_result x;
+	struct guest_artifact a;
+	struct guest_modules m;
+	struct err e;
+
+	if (guest_modules_decode(payload, len, &m, &e) == 0) {
+		require(m.count <= LIMIT_PRELOAD);
+		require_strings(m.names, m.count);
+		guest_modules_encode(&m, &b);
+		require_same(&b, payload, len);
+		guest_modules_done(&m);
+	}
+	buf_clear(&b);
+	if (guest_artifact_decode(payload, len, &a, &e) == 0) {
+		require(a.bytes <= LIMIT_ARTIFACT);
+		require(a.type.len > 2 && a.type.len <= LIMIT_MIME_TYPE);
+		guest_artifact_encode(&a, &b);
+		require_same(&b, payload, len);
+	}
+	buf_clear(&b);
+	if (guest_step_result_decode(payload, len, &x, &e) == 0) {
+		require(x.exit_code <= 255);
+		guest_step_result_encode(&x, &b);
+		require_same(&b, payload, len);
+	}
+}
+
 static void try_small(const uint8_t *payload, size_t len)
 {
 	cleanup_buf struct buf b = {0};
@@ -199,6 +269,9 @@ static void try_payload(const uint8_t *payload, size_t len)
 	try_job(payload, len);
 	try_guest_job(payload, len);
 	try_guest_warm(payload, len);
+	try_guest_kernel(payload, len);
+	try_guest_step(payload, len);
+	try_kernel_says(payload, len);
 	try_small(payload, len);
 }
 
