@@ -136,6 +136,7 @@ void ws_info_encode(const struct ws_info *i, struct buf *out)
 	put_u64(out, i->used_bytes);
 	put_u64(out, i->files);
 	put_u64(out, i->quota_bytes);
+	put_u8(out, i->busy ? 1 : 0);
 }
 
 int ws_info_decode(
@@ -144,6 +145,7 @@ int ws_info_decode(
 	struct reader r = {payload, len, false};
 	uint8_t dir = get_u8(&r);
 	struct ws_info i = {.dir = dir == 1};
+	uint8_t busy;
 	int rc;
 
 	i.size = get_u64(&r);
@@ -153,10 +155,12 @@ int ws_info_decode(
 	i.used_bytes = get_u64(&r);
 	i.files = get_u64(&r);
 	i.quota_bytes = get_u64(&r);
+	busy = get_u8(&r);
+	i.busy = busy == 1;
 	rc = finish(&r, "workspace info", e);
 	if (rc < 0)
 		return rc;
-	if (dir > 1 || i.size > INT64_MAX)
+	if (dir > 1 || busy > 1 || i.size > INT64_MAX)
 		return refuse(e, "workspace info", "impossible values");
 	*ret = i;
 	return 0;

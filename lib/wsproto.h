@@ -21,7 +21,7 @@
  *
  *	WS_CREATE	END. storage_full
  *	WS_REMOVE	END, also when there is none. Ends a step that runs in it
- *	WS_STAT		INFO (used_bytes, files, quota_bytes), END
+ *	WS_STAT		INFO (used_bytes, files, quota_bytes, busy), END
  *	WS_OPEN		a file: INFO with its descriptor (O_RDONLY), END
  *			a folder: INFO (dir), ENTRIES..., END
  *	WS_WRITE	INFO with a descriptor (O_WRONLY) of a file without a
@@ -93,6 +93,7 @@ struct ws_info {
 	uint64_t used_bytes; /* STAT: of the disk, hard links once */
 	uint64_t files; /* STAT: files and folders */
 	uint64_t quota_bytes; /* STAT */
+	bool busy; /* STAT: a step runs in it, or waits for its turn */
 };
 
 void ws_info_encode(const struct ws_info *i, struct buf *out);

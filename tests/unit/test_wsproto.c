@@ -98,7 +98,7 @@ static void every_cut_is_refused(void **state)
 
 static void infos_are_read_back(void **state)
 {
-	struct ws_info in = {true, 1, -2, 3, 4, 5, 6, 7};
+	struct ws_info in = {true, 1, -2, 3, 4, 5, 6, 7, true};
 	cleanup_buf struct buf b = {0};
 	struct ws_info out;
 	struct err e;
@@ -108,7 +108,7 @@ static void infos_are_read_back(void **state)
 	assert_int_equal(ws_info_decode(b.data, b.len, &out, &e), 0);
 	assert_true(out.dir);
 	assert_true(out.mtime_ns == -2);
-	assert_true(out.quota_bytes == 7);
+	assert_true(out.quota_bytes == 7 && out.busy);
 	b.data[0] = 2;
 	assert_true(ws_info_decode(b.data, b.len, &out, &e) < 0);
 }
