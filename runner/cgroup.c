@@ -395,6 +395,28 @@ uint64_t cgroup_memory_cap(struct cgroup *cg)
 	return cap.bytes != UINT64_MAX ? cap.bytes : 0;
 }
 
+int64_t cgroup_memory_used(struct cgroup *cg)
+{
+	const struct cgroup_ops *ops = cg->ops;
+	const int dir = cg->dir[cg->of[CGROUP_MEMORY]];
+	char text[4096];
+	uint64_t used;
+	int64_t left;
+
+	if (cgroup_read(dir, ops->memory_now, text, sizeof(text)) < 0 ||
+	    cgroup_parse_limit(text, &used) < 0 || used > INT64_MAX ||
+	    cgroup_read(dir, "memory.stat", text, sizeof(text)) < 0)
+		return -1;
+	left = (int64_t)used;
+	for (unsigned i = 0; i < 2; i++) {
+		int64_t n = cgroup_parse_key(text, ops->cache_keys[i]);
+
+		if (n > 0)
+			left -= n;
+	}
+	return left > 0 ? left : 0;
+}
+
 /* ---- what an earlier life left ---------------------------------------- */
 
 static int sweep_dir(struct cgroup *cg, int dir, struct err *e)

@@ -43,6 +43,10 @@ int cgroup_check_cap(struct cgroup *cg, struct err *e);
 /* The cap in force in bytes, for metrics. 0 when unknown. */
 uint64_t cgroup_memory_cap(struct cgroup *cg);
 
+/* Bytes in use below the subtree, without what the kernel can drop: its cache of
+ * files. -1 where it does not tell. */
+int64_t cgroup_memory_used(struct cgroup *cg);
+
 /* Kills what is in any leaf and removes all leaves, and kills what an earlier
  * runner left in main: the start after a crash, under cgroup_lock().
  * Goes on past a failure, logs each, and reports one. The number removed (v1: of
@@ -58,6 +62,11 @@ int leaf_create(
 int leaf_set_memory(struct leaf *l, uint64_t bytes, struct err *e);
 int leaf_set_cpu(struct leaf *l, uint32_t cpus_milli, struct err *e);
 int leaf_set_pids(struct leaf *l, uint32_t pids, struct err *e);
+
+/* The leaf's share of the CPU when others want it, too: in hundredths of what a
+ * leaf has that was never set. */
+#define LEAF_WEIGHT_NORMAL 100u
+int leaf_set_weight(struct leaf *l, uint32_t weight, struct err *e);
 
 /* v2: a descriptor for CLONE_INTO_CGROUP, borrowed; v1: -1, the child calls
  * leaf_enter() first of all. */
@@ -83,6 +92,11 @@ bool leaf_limit_met(struct leaf *l);
 /* Bytes charged now, and at most so far; -1 where the kernel does not tell. */
 int64_t leaf_memory_now(struct leaf *l);
 int64_t leaf_memory_peak(struct leaf *l);
+
+/* CPU time that the leaf took so far, in microseconds; -1 where the kernel does
+ * not tell (v1: cpuacct is not mounted together with cpu). The first call opens a
+ * file, the others are one read. */
+int64_t leaf_cpu_us(struct leaf *l);
 
 /* SIGKILL to every process in the leaf, again until none is left that is not a
  * zombie, for at most timeout_ms. 0, or -EBUSY when some remain. Nothing can be

@@ -44,6 +44,7 @@ static struct leaf *leaf_new(const struct cgroup *cg, const char *dir_name)
 		return NULL;
 	l->cg = cg;
 	l->oom_fd = -1;
+	l->cpu_fd = -1;
 	for (unsigned i = 0; i < CGROUP_CTL_COUNT; i++)
 		l->dir[i] = -1;
 	(void)snprintf(l->name, sizeof(l->name), "%s", dir_name);
@@ -57,6 +58,8 @@ void leaf_free(struct leaf *l)
 			(void)close(l->dir[i]);
 	if (l->oom_fd >= 0)
 		(void)close(l->oom_fd);
+	if (l->cpu_fd >= 0)
+		(void)close(l->cpu_fd);
 	free(l);
 }
 
@@ -158,6 +161,11 @@ int leaf_set_pids(struct leaf *l, uint32_t pids, struct err *e)
 	return leaf_write(l, CGROUP_PIDS, "pids.max", text, e);
 }
 
+int leaf_set_weight(struct leaf *l, uint32_t weight, struct err *e)
+{
+	return l->cg->ops->set_weight(l, weight, e);
+}
+
 int leaf_clone_fd(const struct leaf *l)
 {
 	return l->cg->ops->clone_into ? l->dir[0] : -1;
@@ -209,6 +217,23 @@ int64_t leaf_memory_now(struct leaf *l)
 int64_t leaf_memory_peak(struct leaf *l)
 {
 	return leaf_read_bytes(l, l->cg->ops->memory_peak);
+}
+
+int64_t leaf_cpu_us(struct leaf *l)
+{
+	char text[512];
+	ssize_t n;
+
+	if (l->cpu_fd < 0)
+		l->cpu_fd = openat(leaf_dir(l, CGROUP_CPU),
+		    l->cg->ops->cpu_usage, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	if (l->cpu_fd < 0)
+		return -1;
+	n = pread(l->cpu_fd, text, sizeof(text) - 1, 0);
+	if (n <= 0)
+		return -1;
+	text[n] = '\0';
+	return l->cg->ops->parse_cpu(text);
 }
 
 /* ---- the end of a leaf ------------------------------------------------ */

@@ -35,6 +35,7 @@ struct leaf {
 	char name[CGROUP_LEAF_SIZE];
 	int dir[CGROUP_CTL_COUNT]; /* as in cg; -1 where it does not exist */
 	int oom_fd;
+	int cpu_fd; /* the counter, when it was read once; or -1 */
 };
 
 /* Where v1 and v2 differ. */
@@ -43,6 +44,8 @@ struct cgroup_ops {
 	const char *swap_max;
 	const char *memory_now;
 	const char *memory_peak;
+	const char *cpu_usage;
+	const char *cache_keys[2]; /* of memory.stat, the whole subtree's */
 	const char *cap_cure; /* ends a sentence about a missing cap */
 	const char *swap_cure;
 
@@ -53,6 +56,9 @@ struct cgroup_ops {
 	int (*set_memory)(struct leaf *l, uint64_t bytes, struct err *e);
 	/* 0 lifts the quota. */
 	int (*set_cpu)(struct leaf *l, uint32_t cpus_milli, struct err *e);
+	int (*set_weight)(struct leaf *l, uint32_t weight, struct err *e);
+	/* Microseconds in the text of cpu_usage; negative errno. */
+	int64_t (*parse_cpu)(const char *text);
 	int (*oom_open)(struct leaf *l, short *ret_events);
 	int64_t (*oom_kills)(struct leaf *l);
 	bool (*limit_met)(struct leaf *l); /* also when it is not known */

@@ -61,6 +61,26 @@ static int set_cpu(struct leaf *l, uint32_t cpus_milli, struct err *e)
 	return leaf_write(l, CGROUP_CPU, "cpu.cfs_quota_us", text, e);
 }
 
+/* The usual share is 1024, the least 2 (kernel/sched/core.c, MIN_SHARES). */
+static int set_weight(struct leaf *l, uint32_t weight, struct err *e)
+{
+	char text[16];
+
+	(void)snprintf(text, sizeof(text), "%llu",
+	    (unsigned long long)weight * 1024 / LEAF_WEIGHT_NORMAL);
+	return leaf_write(l, CGROUP_CPU, "cpu.shares", text, e);
+}
+
+/* cpuacct.usage: nanoseconds. */
+static int64_t parse_cpu(const char *text)
+{
+	uint64_t ns;
+
+	if (cgroup_parse_limit(text, &ns) < 0 || ns > INT64_MAX)
+		return -EINVAL;
+	return (int64_t)(ns / 1000);
+}
+
 static int64_t oom_kills(struct leaf *l)
 {
 	char text[256];
@@ -126,6 +146,8 @@ const struct cgroup_ops cgroup_v1_ops = {
     .swap_max = "memory.memsw.limit_in_bytes",
     .memory_now = "memory.usage_in_bytes",
     .memory_peak = "memory.max_usage_in_bytes",
+    .cpu_usage = "cpuacct.usage",
+    .cache_keys = {"total_inactive_file", "total_active_file"},
     .cap_cure = "write one to its memory.limit_in_bytes as root",
     .swap_cure = "write one to its memory.memsw.limit_in_bytes as root (where "
 		 "there is none, start the kernel with swapaccount=1)",
@@ -133,6 +155,8 @@ const struct cgroup_ops cgroup_v1_ops = {
     .leaf_init = leaf_init,
     .set_memory = set_memory,
     .set_cpu = set_cpu,
+    .set_weight = set_weight,
+    .parse_cpu = parse_cpu,
     .oom_open = oom_open,
     .oom_kills = oom_kills,
     .limit_met = limit_met,

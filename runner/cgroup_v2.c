@@ -88,6 +88,19 @@ static int set_cpu(struct leaf *l, uint32_t cpus_milli, struct err *e)
 	return leaf_write(l, CGROUP_CPU, "cpu.max", text, e);
 }
 
+static int set_weight(struct leaf *l, uint32_t weight, struct err *e)
+{
+	char text[16];
+
+	(void)snprintf(text, sizeof(text), "%u", weight);
+	return leaf_write(l, CGROUP_CPU, "cpu.weight", text, e);
+}
+
+static int64_t parse_cpu(const char *text)
+{
+	return cgroup_parse_key(text, "usage_usec");
+}
+
 /* Reads memory.events. The read also arms the descriptor: it is ready again when
  * the file changes after it (kernfs). */
 static int64_t oom_kills(struct leaf *l)
@@ -144,6 +157,8 @@ const struct cgroup_ops cgroup_v2_ops = {
     .swap_max = "memory.swap.max",
     .memory_now = "memory.current",
     .memory_peak = "memory.peak",
+    .cpu_usage = "cpu.stat",
+    .cache_keys = {"inactive_file", "active_file"},
     .cap_cure = "set MemoryMax= in the runner's systemd unit, or write "
 		"memory.max there as root",
     .swap_cure = "set MemorySwapMax=0 in the runner's systemd unit, or write "
@@ -152,6 +167,8 @@ const struct cgroup_ops cgroup_v2_ops = {
     .leaf_init = leaf_init,
     .set_memory = set_memory,
     .set_cpu = set_cpu,
+    .set_weight = set_weight,
+    .parse_cpu = parse_cpu,
     .oom_open = oom_open,
     .oom_kills = oom_kills,
     .limit_met = limit_met,

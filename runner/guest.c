@@ -12,7 +12,7 @@
 static void forward_output(
     struct run *r, enum stream s, const uint8_t *data, size_t len)
 {
-	size_t room = r->order->job->limits.output_bytes - r->sent[s];
+	size_t room = r->job->limits.output_bytes - r->sent[s];
 
 	if (len > room) {
 		r->truncated[s] = true;
@@ -27,28 +27,25 @@ static void forward_output(
 
 static void guest_ready(struct run *r)
 {
-	const struct job *job = r->order->job;
-	struct err e;
-
-	r->result.boot_us = clock_us() - r->begun_us;
 	r->memory_idle = leaf_memory_now(r->order->leaf);
-	if (job == NULL) { /* a probe: that is all it wanted to know */
+	r->boot_cpu_us = leaf_cpu_us(r->order->leaf);
+	r->result.boot_us = clock_us() - r->begun_us;
+	if (r->ahead.on)
+		ahead_booted(r);
+	else if (r->job != NULL)
+		run_give_job(r);
+	else /* a probe: that is all it wanted to know */
 		run_end(r, RUN_END_EXIT, "");
-		return;
-	}
-	r->phase = PHASE_START;
-	/* Only now: the boot is ours, not the program's, and goes at full
-	 * speed. */
-	if (leaf_set_cpu(r->order->leaf, job->limits.cpus_milli, &e) < 0)
-		run_end(r, RUN_END_FAILED, e.msg);
 }
 
 static void guest_started(struct run *r)
 {
 	r->phase = PHASE_RUN;
 	r->started_us = clock_us();
+	r->start_cpu_us = leaf_cpu_us(r->order->leaf);
+	r->result.boot_us = r->started_us - r->slot_us;
 	r->deadline_us =
-	    r->started_us + (uint64_t)r->order->job->limits.wall_time_ms * 1000;
+	    r->started_us + (uint64_t)r->job->limits.wall_time_ms * 1000;
 	run_put_client(r, PROTO_STARTED, NULL, 0);
 }
 
@@ -94,6 +91,8 @@ static bool guest_frame(
 
 	if (type == PROTO_GUEST_READY && r->phase == PHASE_BOOT)
 		guest_ready(r);
+	else if (type == PROTO_GUEST_WARMED && r->phase == PHASE_WARM)
+		ahead_warmed(r, payload, len);
 	else if (type == PROTO_GUEST_STARTED && r->phase == PHASE_START)
 		guest_started(r);
 	else if (type == PROTO_GUEST_STDOUT && running)

@@ -11,10 +11,12 @@
 #include "runner/sandbox.h"
 #include "runner/supervisor.h"
 
-/* The state of one run, inside its supervisor: supervisor.c and guest.c. */
+/* The state of one run, inside its supervisor: supervisor.c, guest.c, ahead.c. */
 
 enum phase {
 	PHASE_BOOT, /* until PROTO_GUEST_READY */
+	PHASE_WARM, /* ahead: until PROTO_GUEST_WARMED */
+	PHASE_IDLE, /* ahead: until there is a job */
 	PHASE_START, /* until PROTO_GUEST_STARTED */
 	PHASE_RUN
 };
@@ -25,9 +27,30 @@ enum stream {
 	STREAM_COUNT
 };
 
+/* Of a sandbox that is booted before there is a job for it. */
+struct ahead {
+	bool on;
+	bool deaf; /* no claim can come any more */
+	bool orphaned; /* the runner let go of us */
+	struct job job; /* the claimed one, its strings in the mailbox */
+	int64_t preloaded_bytes; /* what the modules take */
+};
+
+/* What the leaf has been told: only a change is written. */
+struct in_force {
+	uint64_t memory_bytes;
+	uint32_t pids;
+	uint32_t cpus_milli;
+};
+
 struct run {
 	const struct run_order *order;
 	struct sandbox box;
+	const struct job *job; /* NULL: none, or none yet */
+	int client_fd; /* -1 likewise */
+	uint64_t queue_us;
+	uint64_t slot_us;
+	struct ahead ahead;
 	enum phase phase;
 	enum run_end end;
 	char why[sizeof(((struct err *)0)->msg)]; /* UTF-8, for the client */
@@ -42,7 +65,11 @@ struct run {
 	uint64_t oom_recheck_until_us; /* 0: no notice came */
 	size_t sent[STREAM_COUNT];
 	bool truncated[STREAM_COUNT];
-	int64_t memory_idle; /* charged before the program */
+	struct in_force limits;
+	int64_t memory_idle; /* charged before any interpreter */
+	int64_t boot_cpu_us; /* of the leaf when booted; -1: not known */
+	int64_t start_cpu_us; /* likewise when the program started */
+	int64_t oom_kills_before; /* of a sandbox that it had before */
 	struct run_result result;
 };
 
@@ -56,6 +83,31 @@ bool run_check_oom(struct run *r);
 /* Queues a frame for the client. */
 void run_put_client(
     struct run *r, enum proto_type type, const void *data, size_t len);
+
+/* The leaf's limits for a run of `l`; those on the CPU hold for the boot, too, so
+ * they are a step of their own. */
+int run_limit_memory(struct run *r, const struct limits *l, struct err *e);
+int run_limit_cpu(struct run *r, const struct limits *l, struct err *e);
+
+/* Hands the job to the booted sandbox. */
+void run_give_job(struct run *r);
+
+/* Starts the sandbox and the time that it has to boot. */
+int run_boot(struct run *r, struct err *e);
+
+/* Tells the runner how things stand. */
+void run_report(const struct run *r);
+
+/* ahead.c. Like run_boot(), slowly. A control socket that is ready; PROTO_GUEST_READY; WARMED. */
+int ahead_begin(struct run *r, struct err *e);
+void ahead_control(struct run *r);
+void ahead_booted(struct run *r);
+void ahead_warmed(struct run *r, const uint8_t *payload, size_t len);
+
+/* After the end of a sandbox that failed before a program ran in it: true when
+ * its job, if there is one by now, has been given another, booted as if nobody
+ * had been ahead. */
+bool ahead_retry(struct run *r);
 
 /* guest.c: out_fd and in_fd of the sandbox are ready. */
 void guest_read(struct run *r);

@@ -66,9 +66,11 @@ void run_end(struct run *r, enum run_end end, const char *why)
 
 bool run_check_oom(struct run *r)
 {
-	if (leaf_oom_kills(r->order->leaf) <= 0)
+	if (leaf_oom_kills(r->order->leaf) <= r->oom_kills_before)
 		return false;
-	if (leaf_limit_met(r->order->leaf))
+	if (r->ahead.on && r->phase <= PHASE_IDLE)
+		run_end(r, RUN_END_FAILED, "no memory to wait in");
+	else if (leaf_limit_met(r->order->leaf))
 		run_end(r, RUN_END_OOM, "");
 	else
 		run_end(r, RUN_END_FAILED,
@@ -79,7 +81,7 @@ bool run_check_oom(struct run *r)
 void run_put_client(
     struct run *r, enum proto_type type, const void *data, size_t len)
 {
-	if (r->order->client_fd >= 0)
+	if (r->client_fd >= 0)
 		proto_put_frame(&r->to_client, type, data, len);
 	if (r->to_client.failed)
 		run_end(r, RUN_END_FAILED, "out of memory");
@@ -105,7 +107,7 @@ static void log_read(struct run *r)
 static bool client_write(struct run *r)
 {
 	while (r->to_client.len > 0) {
-		ssize_t n = send(r->order->client_fd, r->to_client.data,
+		ssize_t n = send(r->client_fd, r->to_client.data,
 		    r->to_client.len, MSG_NOSIGNAL | MSG_DONTWAIT);
 
 		if (n < 0)
@@ -129,7 +131,7 @@ static void deadline_passed(struct run *r)
 		return;
 	if (r->phase == PHASE_RUN)
 		run_end(r, RUN_END_TIMEOUT, "");
-	else
+	else if (r->phase != PHASE_IDLE)
 		run_end(r, RUN_END_FAILED, "the sandbox did not start in time");
 }
 
@@ -143,12 +145,10 @@ enum poll_slot {
 	POLL_COUNT
 };
 
-/* The job waits for the boot to be over: no program may begin before its CPU
- * limit is set and the idle memory is known. */
 static void poll_set(struct run *r, struct pollfd fds[POLL_COUNT])
 {
 	bool full = r->to_client.len > CLIENT_BACKLOG;
-	bool job = r->phase != PHASE_BOOT && r->to_guest.len > 0;
+	bool job = r->to_guest.len > 0;
 	short oom_events = 0;
 	int oom = leaf_oom_fd(r->order->leaf, &oom_events);
 
@@ -156,9 +156,10 @@ static void poll_set(struct run *r, struct pollfd fds[POLL_COUNT])
 	    (struct pollfd){full ? -1 : r->box.out_fd, POLLIN};
 	fds[POLL_GUEST_IN] = (struct pollfd){job ? r->box.in_fd : -1, POLLOUT};
 	fds[POLL_LOG] = (struct pollfd){r->box.log_fd, POLLIN};
-	fds[POLL_CLIENT] = (struct pollfd){r->order->client_fd,
+	fds[POLL_CLIENT] = (struct pollfd){r->client_fd,
 	    (short)(POLLIN | POLLRDHUP | (r->to_client.len > 0 ? POLLOUT : 0))};
-	fds[POLL_CONTROL] = (struct pollfd){r->order->control_fd, POLLIN};
+	fds[POLL_CONTROL] =
+	    (struct pollfd){r->order->control_fd, r->ahead.deaf ? 0 : POLLIN};
 	fds[POLL_OOM] = (struct pollfd){oom, oom_events};
 }
 
@@ -177,7 +178,7 @@ static void poll_handle(struct run *r, const struct pollfd fds[POLL_COUNT])
 	const short gone = POLLIN | POLLRDHUP | POLLHUP | POLLERR | POLLNVAL;
 
 	if (fds[POLL_CONTROL].revents != 0)
-		run_end(r, RUN_END_FAILED, "the runner ended");
+		ahead_control(r);
 	if (fds[POLL_CLIENT].revents & gone ||
 	    ((fds[POLL_CLIENT].revents & POLLOUT) && !client_write(r)))
 		run_end(r, RUN_END_GONE, "");
@@ -245,7 +246,8 @@ static void drain_guest(struct run *r)
 	}
 }
 
-/* Of the program: what the leaf had more than the idle sandbox. */
+/* Of the program, its interpreter and what that had loaded ahead: what the leaf
+ * had more than the idle sandbox. */
 static int64_t memory_peak(struct run *r)
 {
 	int64_t peak = leaf_memory_peak(r->order->leaf);
@@ -253,6 +255,15 @@ static int64_t memory_peak(struct run *r)
 	if (peak < 0 || r->memory_idle < 0)
 		return -1;
 	return peak > r->memory_idle ? peak - r->memory_idle : 0;
+}
+
+/* The leaf's own counter is exact, and tells of killed programs, too. */
+static void take_cpu(struct run *r)
+{
+	int64_t now = r->start_cpu_us >= 0 ? leaf_cpu_us(r->order->leaf) : -1;
+
+	if (now >= r->start_cpu_us && now >= 0)
+		r->result.cpu_us = (uint64_t)(now - r->start_cpu_us);
 }
 
 static void put_result(struct run *r)
@@ -266,9 +277,10 @@ static void put_result(struct run *r)
 		r->result.signal = SIGKILL;
 		r->result.cpu_us = RUN_RESULT_UNKNOWN;
 	}
+	take_cpu(r);
 	r->result.stdout_truncated = r->truncated[STREAM_OUT];
 	r->result.stderr_truncated = r->truncated[STREAM_ERR];
-	r->result.queue_us = r->order->queue_us;
+	r->result.queue_us = r->queue_us;
 	r->result.memory_peak_bytes = memory_peak(r);
 	run_result_encode(&r->result, &payload);
 	run_put_client(r, PROTO_DONE, payload.data, payload.len);
@@ -291,8 +303,8 @@ static void flush_client(struct run *r)
 	uint64_t until = clock_us() + FLUSH_US;
 
 	while (client_write(r) && r->to_client.len > 0 && clock_us() < until) {
-		struct pollfd p[2] = {{r->order->client_fd, POLLOUT, 0},
-		    {r->order->control_fd, POLLIN, 0}};
+		struct pollfd p[2] = {{r->client_fd, POLLOUT, 0},
+		    {r->order->control_fd, r->ahead.deaf ? 0 : POLLIN, 0}};
 		struct timespec wait = clock_left(until);
 
 		(void)ppoll(p, 2, &wait, NULL);
@@ -303,8 +315,8 @@ static void flush_client(struct run *r)
 
 static void log_failure(const struct run *r)
 {
-	const struct job *job = r->order->job;
-	const char none[] = "probe";
+	const struct job *job = r->job;
+	const char none[] = "of nobody";
 	const void *id =
 	    job != NULL ? (const void *)job->request_id.data : none;
 	size_t id_len = job != NULL ? job->request_id.len : sizeof none - 1;
@@ -325,35 +337,67 @@ static void answer(struct run *r)
 	if (r->end == RUN_END_FAILED) {
 		log_failure(r);
 		put_failure(r);
-	} else if (r->order->job != NULL) {
+	} else if (r->job != NULL) {
 		put_result(r);
 	}
-	if (r->order->client_fd < 0)
+	if (r->client_fd < 0)
 		return;
 	/* The answer first, then the end of what the program left running: a
 	 * client that takes its time does not keep it alive. */
 	(void)client_write(r);
 	sandbox_kill(&r->box);
 	flush_client(r);
-	(void)shutdown(r->order->client_fd, SHUT_RDWR);
+	(void)shutdown(r->client_fd, SHUT_RDWR);
 }
 
-static int set_limits(const struct run_order *o, struct err *e)
+int run_limit_memory(struct run *r, const struct limits *l, struct err *e)
 {
-	uint64_t memory = (uint64_t)o->config->sandbox_overhead_mb << 20;
-	uint32_t pids = LIMIT_PIDS_DEFAULT;
+	const struct run_order *o = r->order;
+	uint64_t memory = l->memory_bytes +
+			  ((uint64_t)o->config->sandbox_overhead_mb << 20) +
+			  (uint64_t)r->ahead.preloaded_bytes;
+	uint32_t pids = PIDS_FACTOR * l->pids + PIDS_ALLOWANCE;
 	int rc;
 
-	memory += o->job != NULL ? o->job->limits.memory_bytes
-				 : o->runtime->limits.memory_bytes;
-	if (o->job != NULL)
-		pids = o->job->limits.pids;
-	if ((rc = leaf_set_memory(o->leaf, memory, e)) < 0)
+	if (memory != r->limits.memory_bytes &&
+	    (rc = leaf_set_memory(o->leaf, memory, e)) < 0)
 		return rc;
-	return leaf_set_pids(o->leaf, PIDS_FACTOR * pids + PIDS_ALLOWANCE, e);
+	r->limits.memory_bytes = memory;
+	if (pids != r->limits.pids &&
+	    (rc = leaf_set_pids(o->leaf, pids, e)) < 0)
+		return rc;
+	r->limits.pids = pids;
+	return 0;
 }
 
-static int start(struct run *r, struct err *e)
+int run_limit_cpu(struct run *r, const struct limits *l, struct err *e)
+{
+	int rc;
+
+	if (l->cpus_milli != r->limits.cpus_milli &&
+	    (rc = leaf_set_cpu(r->order->leaf, l->cpus_milli, e)) < 0)
+		return rc;
+	r->limits.cpus_milli = l->cpus_milli;
+	return 0;
+}
+
+/* No program begins before its limits are set and the idle memory is known. The
+ * CPU's come last: the boot is ours, not the program's, and goes at full speed. */
+void run_give_job(struct run *r)
+{
+	struct err e;
+
+	if (run_limit_memory(r, &r->job->limits, &e) < 0 ||
+	    run_limit_cpu(r, &r->job->limits, &e) < 0 ||
+	    plan_guest_job(r->order->runtime, r->job, &r->to_guest, &e) < 0) {
+		run_end(r, RUN_END_FAILED, e.msg);
+		return;
+	}
+	r->phase = PHASE_START;
+	guest_write(r);
+}
+
+int run_boot(struct run *r, struct err *e)
 {
 	const struct run_order *o = r->order;
 	const struct sandbox_spec spec = {.rootfs = o->runtime->rootfs,
@@ -363,12 +407,11 @@ static int start(struct run *r, struct err *e)
 	    .scratch_exec = o->runtime->scratch_exec,
 	    .workspace = o->workspace,
 	    .memory = o->memory};
-	int rc;
+	const struct limits *l =
+	    r->job != NULL ? &r->job->limits : &o->runtime->limits;
+	int rc = run_limit_memory(r, l, e);
 
-	if ((rc = set_limits(o, e)) < 0)
-		return rc;
-	if (o->job != NULL &&
-	    (rc = plan_guest_job(o->runtime, o->job, &r->to_guest, e)) < 0)
+	if (rc < 0)
 		return rc;
 	r->begun_us = clock_us();
 	r->deadline_us =
@@ -376,11 +419,14 @@ static int start(struct run *r, struct err *e)
 	return sandbox_start(&spec, o->leaf, &r->box, e);
 }
 
-static void report(const struct run *r)
+void run_report(const struct run *r)
 {
 	struct run_report rep = {.end = r->end,
 	    .boot_us = r->result.boot_us,
-	    .run_us = r->result.duration_us};
+	    .run_us = r->result.duration_us,
+	    .boot_cpu_us =
+		r->boot_cpu_us < 0 ? UINT64_MAX : (uint64_t)r->boot_cpu_us,
+	    .memory_bytes = leaf_memory_now(r->order->leaf)};
 
 	(void)snprintf(rep.why, sizeof rep.why, "%s", r->why);
 	(void)send(r->order->control_fd, &rep, sizeof rep, MSG_NOSIGNAL);
@@ -388,7 +434,8 @@ static void report(const struct run *r)
 
 uint64_t supervisor_max_us(const struct run_order *o)
 {
-	uint64_t ms = o->config->boot_timeout_ms;
+	/* Twice: what was booted ahead may turn out to be dead. */
+	uint64_t ms = 2 * (uint64_t)o->config->boot_timeout_ms;
 
 	if (o->job != NULL)
 		ms += o->job->limits.wall_time_ms;
@@ -403,20 +450,30 @@ int supervisor_main(const struct run_order *order)
 		.pidfd = -1,
 		.in_fd = -1,
 		.out_fd = -1,
-		.log_fd = -1}};
+		.log_fd = -1},
+	    .job = order->job,
+	    .client_fd = order->client_fd,
+	    .queue_us = order->queue_us,
+	    .slot_us = order->slot_us,
+	    .ahead = {.on = order->mailbox != NULL},
+	    .boot_cpu_us = -1,
+	    .start_cpu_us = -1};
 	struct err e;
 	int rc;
 
-	if (start(&r, &e) < 0)
+	if ((r.ahead.on ? ahead_begin(&r, &e) : run_boot(&r, &e)) < 0)
 		run_end(&r, RUN_END_FAILED, e.msg);
-	run_loop(&r);
+	do
+		run_loop(&r);
+	while (ahead_retry(&r));
 	answer(&r);
-	report(&r);
+	run_report(&r);
 	rc = sandbox_done(&r.box, DESTROY_MS, &e);
 	if (rc == 0)
 		rc = leaf_destroy(order->leaf, DESTROY_MS, &e);
 	if (rc < 0)
 		log_error("%s", e.msg);
+	job_done(&r.ahead.job);
 	buf_free(&r.to_guest);
 	buf_free(&r.from_guest);
 	buf_free(&r.to_client);

@@ -19,25 +19,43 @@ enum run_end {
 	RUN_END_FAILED, /* our or the host's failure */
 };
 
-/* What the supervisor tells the runner, one packet on the control socket. */
+/* What the supervisor tells the runner, packets on the control socket: one at the
+ * end, and one before when a sandbox that was booted ahead waits for its job. */
 struct run_report {
-	uint32_t end; /* enum run_end */
-	uint64_t boot_us;
+	uint32_t end; /* enum run_end; RUN_END_NONE: it waits now */
+	uint64_t boot_us; /* of a job: from its slot to its start */
 	uint64_t run_us;
+	uint64_t boot_cpu_us; /* UINT64_MAX when the kernel does not tell */
+	int64_t memory_bytes; /* charged to who waits; -1 likewise */
 	char why[sizeof(((struct err *)0)->msg)]; /* when failed */
+};
+
+/*
+ * The runner's word to a supervisor whose sandbox was booted ahead: here is its
+ * job. One packet on the control socket, the client's descriptor with it; the
+ * job is in the order's mailbox by then, as PROTO_RUN has it.
+ */
+struct claim {
+	uint64_t queue_us;
+	uint64_t slot_us; /* clock_us() when the job got its slot */
+	uint32_t len; /* of the job */
 };
 
 /* One run. Everything is borrowed for the life of the supervisor process. */
 struct run_order {
 	const struct config *config;
 	const struct runtime *runtime;
-	const struct job *job; /* NULL: only boot, as a probe */
+	const struct job *job; /* NULL: boot ahead, or only boot, as a probe */
+	const uint8_t *mailbox; /* of LIMIT_FRAME bytes, shared with the runner:
+				 * boot ahead and wait for a claim; or NULL */
+	bool preload; /* ahead: with the runtime's modules loaded */
 	const char *workspace; /* directory for /workspace, or NULL */
 	const char *memory; /* likewise /memory */
 	struct leaf *leaf;
-	int client_fd; /* -1 for a probe */
+	int client_fd; /* -1 without a job */
 	int control_fd; /* end of file there: the runner is gone */
 	uint64_t queue_us; /* how long it waited for its slot */
+	uint64_t slot_us; /* clock_us() when it got it */
 };
 
 /*
@@ -47,8 +65,8 @@ struct run_order {
  */
 int supervisor_main(const struct run_order *order);
 
-/* How long that may take at most, in microseconds: a supervisor that is still
- * there hangs, or somebody has stopped it. */
+/* How long that may take at most once it has its job, in microseconds: a
+ * supervisor that is still there hangs, or somebody has stopped it. */
 uint64_t supervisor_max_us(const struct run_order *order);
 
 #endif

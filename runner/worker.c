@@ -158,7 +158,8 @@ int worker_run(struct server *s, const struct runtime *rt, struct client *c,
 	    .runtime = rt,
 	    .job = &c->job,
 	    .client_fd = c->source.fd,
-	    .queue_us = queue_us};
+	    .queue_us = queue_us,
+	    .slot_us = clock_us()};
 
 	return fork_supervisor(s, &order, WORKER_RUN, e);
 }
