@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "lib/buf.h"
 #include "lib/err.h"
 
 struct exchange;
@@ -23,8 +24,8 @@ struct body {
 	size_t taken; /* of these, by body_read() */
 	bool whole; /* there is no more */
 	uint64_t total; /* bytes that arrived so far */
-	/* The next bytes: their number, 0 at the end. NULL when whole. */
-	ssize_t (*more)(struct body *b, void *buf, size_t len, struct err *e);
+	/* More of it into data, or the end; only when not whole. */
+	int (*refill)(struct body *b, struct err *e);
 };
 
 /*
@@ -39,6 +40,11 @@ ssize_t body_read(struct exchange *x, void *buf, size_t len, struct err *e);
  * else ERR_INVALID_JSON. */
 int body_json(
     struct exchange *x, const uint8_t **ret, size_t *ret_len, struct err *e);
+
+/* All of it behind what is in ret, which it owns: `kind` when that is more than
+ * max bytes. */
+int body_take(struct exchange *x, size_t max, enum err_kind kind,
+    struct buf *ret, struct err *e);
 
 /* Refuses, before anything is read, a body that is declared longer than max. */
 int body_declared(

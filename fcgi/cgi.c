@@ -14,9 +14,11 @@
 #include "lib/limits.h"
 #include "lib/log.h"
 
-#define READ_MAX_MS 30000u /* for the body to arrive whole */
+#define READ_GRACE_MS 30000u /* then a body has to come this fast: */
+#define BODY_RATE_MIN (32u * 1024) /* bytes a second */
+#define READ_STEP 16384u
 #define WRITE_MAX_MS 30000 /* for the web server to take some of the answer */
-#define DISCARD_MAX (16u << 20) /* read of a body that is too large */
+#define DISCARD_MAX (16u << 20) /* read of a body that nobody wanted */
 #define BUFFER_SIZE 8192u
 
 struct cgi_out {
@@ -82,59 +84,114 @@ static size_t body_expected(void)
 	return 0;
 }
 
-/* Reads up to `expected` bytes; keeps LIMIT_BODY of them. */
-static void read_body(struct buf *body, uint64_t *ret_total)
+/* Standard input as the body. */
+struct input {
+	struct body body; /* first: refill() casts back */
+	struct out *out;
+	size_t expected;
+	uint64_t begun_ms;
+	struct buf data;
+};
+
+/* The next bytes into the buffer, up to max. 0 when there are none any more. */
+static ssize_t read_some(struct input *in, size_t max, struct err *e)
 {
-	uint64_t deadline = clock_ms() + READ_MAX_MS;
-	size_t expected = body_expected();
-	uint64_t total = 0;
+	uint64_t deadline = in->begun_ms + READ_GRACE_MS +
+			    in->body.total * 1000u / BODY_RATE_MIN;
+	struct pollfd p = {.fd = STDIN_FILENO, .events = POLLIN};
+	size_t left = in->expected - in->body.total;
+	uint8_t *room = buf_reserve(&in->data, READ_STEP);
+	ssize_t n;
 
-	while (total < expected && total < DISCARD_MAX) {
-		struct pollfd p = {.fd = STDIN_FILENO, .events = POLLIN};
-		uint8_t data[16384];
-		size_t want = expected - total < sizeof(data) ? expected - total
-							      : sizeof(data);
-		size_t room = LIMIT_BODY - body->len;
-		ssize_t n;
+	if (room == NULL)
+		return err_sys(e, ENOMEM, "a body");
+	max = max < READ_STEP ? max : READ_STEP;
+	if (left == 0)
+		return 0;
+	if (poll(&p, 1, clock_left_ms(deadline)) == 0)
+		return err_set(e, ERR_INVALID_REQUEST, ETIMEDOUT,
+		    "the body came too slowly: %u bytes a second are the least",
+		    BODY_RATE_MIN);
+	do
+		n = read(STDIN_FILENO, room, left < max ? left : max);
+	while (n < 0 && errno == EINTR);
+	if (n <= 0)
+		return 0;
+	in->data.len += (size_t)n;
+	in->body.total += (size_t)n;
+	return n;
+}
 
-		if (poll(&p, 1, clock_left_ms(deadline)) <= 0)
-			break;
-		n = read(STDIN_FILENO, data, want);
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			break;
-		total += (uint64_t)n;
-		buf_put(body, data, (size_t)n < room ? (size_t)n : room);
-	}
-	*ret_total = total;
+static void set_body(struct input *in, bool whole)
+{
+	in->body.data = in->data.data;
+	in->body.len = in->data.len;
+	in->body.taken = 0;
+	in->body.whole = whole;
+}
+
+static int refill(struct body *b, struct err *e)
+{
+	struct input *in = (struct input *)b;
+	ssize_t n;
+
+	buf_clear(&in->data);
+	n = read_some(in, READ_STEP, e);
+	set_body(in, n == 0);
+	return n < 0 ? (int)n : 0;
+}
+
+/* What is small is read before the request is served, as elsewhere. */
+static void read_small(struct input *in)
+{
+	struct err e;
+	ssize_t n = 1;
+
+	if (in->expected <= LIMIT_BODY || in->expected == SIZE_MAX)
+		while (n > 0 && in->data.len <= LIMIT_BODY)
+			n = read_some(in, LIMIT_BODY + 1 - in->data.len, &e);
+	set_body(in, n == 0 || in->body.total == in->expected);
+}
+
+/* A web server may send all of a body before it looks at the answer. */
+static void drop_rest(struct input *in)
+{
+	uint64_t stop = in->body.total + DISCARD_MAX;
+	struct err e;
+
+	while (in->body.total < stop && read_some(in, READ_STEP, &e) > 0)
+		buf_clear(&in->data);
 }
 
 void cgi_serve(struct app *app)
 {
-	cleanup_buf struct buf content = {0};
 	/* A socket may be half closed by a server that has sent the body:
 	 * only what poll(2) always reports means that it is gone. */
 	struct cgi_out c = {.out = {.write = write_out,
 				.flush = flush_out,
 				.finish = flush_out,
 				.watch_fd = STDOUT_FILENO}};
+	struct input in = {.body = {.refill = refill},
+	    .out = &c.out,
+	    .expected = body_expected(),
+	    .begun_ms = clock_ms()};
 	struct exchange *x = malloc(sizeof(*x));
-	struct body body = {0};
 
-	read_body(&content, &body.total);
-	if (x == NULL || content.failed) {
+	read_small(&in);
+	if (x == NULL || in.data.failed) {
 		free(x);
+		buf_free(&in.data);
 		cgi_fail();
 		return;
 	}
-	body.data = content.data;
-	body.len = content.len;
 	exchange_init(x, app);
-	exchange_serve(x, &c.out, environ, &body, NULL);
+	exchange_serve(x, &c.out, environ, &in.body, NULL);
 	exchange_done(x);
 	free(x);
 	buf_free(&c.buffer);
+	if (!in.body.whole)
+		drop_rest(&in);
+	buf_free(&in.data);
 }
 
 void cgi_fail(void)

@@ -30,8 +30,25 @@
 /* Bytes behind a request that are kept while it is served. */
 #define PENDING_MAX (64u * 1024)
 
+/* How fast a body has to come at least, after half a minute: a thread waits. */
+#define BODY_GRACE_US (30u * 1000000u)
+#define BODY_RATE_MIN (32u * 1024) /* bytes a second */
+
+/* What is dropped behind an answer, so that a front server which sends a body
+ * first can deliver it. */
+#define DRAIN_MAX (16u << 20)
+
+/* A body as it comes. */
+struct stream {
+	struct body body; /* first: refill() casts back */
+	struct conn *conn;
+	struct out *out;
+	uint64_t begun_us;
+};
+
 struct conn_io {
 	struct out out; /* first: the callbacks cast back */
+	struct stream stream;
 	FCGX_Request request;
 	int pipe[2];
 	struct buf head;
@@ -80,7 +97,40 @@ static int take(struct conn *c, const uint8_t *data, size_t len, struct err *e)
 	if (c->pending.failed)
 		return err_set(
 		    e, ERR_INTERNAL, ENOMEM, "no memory for a request");
-	return c->in.state == RECORD_DONE && c->in.header_len == 0;
+	return 0;
+}
+
+static int closed(const struct conn *c, struct err *e)
+{
+	bool between = c->in.state == RECORD_IDLE && c->in.header_len == 0;
+
+	return err_set(e, ERR_INTERNAL,
+	    between || c->draining ? ECONNRESET : EPROTO,
+	    "the peer closed the connection");
+}
+
+/* What the bytes so far amount to. */
+static int judge(struct conn *c, struct err *e)
+{
+	if (!c->draining) {
+		c->large = record_is_large(&c->in);
+		return c->large || record_is_whole(&c->in);
+	}
+	if (record_is_whole(&c->in))
+		return closed(c, e);
+	if (c->in.body_len > DRAIN_MAX)
+		return err_set(e, ERR_INTERNAL, EFBIG,
+		    "more than %u bytes of a body that nobody wanted",
+		    DRAIN_MAX);
+	return 0;
+}
+
+static int take_and_judge(
+    struct conn *c, const uint8_t *data, size_t len, struct err *e)
+{
+	int r = take(c, data, len, e);
+
+	return r < 0 ? r : judge(c, e);
 }
 
 int conn_read(struct conn *c, uint8_t scratch[CONN_SCRATCH], struct err *e)
@@ -88,15 +138,12 @@ int conn_read(struct conn *c, uint8_t scratch[CONN_SCRATCH], struct err *e)
 	ssize_t n = recv(c->fd, scratch, CONN_SCRATCH, MSG_DONTWAIT);
 
 	if (n > 0)
-		return take(c, scratch, (size_t)n, e);
+		return take_and_judge(c, scratch, (size_t)n, e);
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return 0;
 	if (n < 0)
 		return err_sys(e, errno, "read");
-	return err_set(e, ERR_INTERNAL,
-	    c->in.state == RECORD_IDLE && c->in.header_len == 0 ? ECONNRESET
-								: EPROTO,
-	    "the peer closed the connection");
+	return closed(c, e);
 }
 
 int conn_next(struct conn *c, struct err *e)
@@ -104,8 +151,18 @@ int conn_next(struct conn *c, struct err *e)
 	cleanup_buf struct buf pending = c->pending;
 
 	c->pending = (struct buf){0};
-	record_reset(&c->in);
-	return take(c, pending.data, pending.len, e);
+	if (record_is_whole(&c->in)) {
+		record_reset(&c->in);
+	} else {
+		/* No request may follow on a connection whose peer is in the
+		 * middle of this one: it is told that none will be answered. */
+		(void)shutdown(c->fd, SHUT_WR);
+		buf_free(&c->in.body);
+		c->in.drop = true;
+		c->in.body_len = 0; /* counts what is dropped */
+		c->draining = true;
+	}
+	return take_and_judge(c, pending.data, pending.len, e);
 }
 
 bool conn_has_room(const struct conn *c)
@@ -136,6 +193,63 @@ static bool aborted(struct out *o)
 	buf_put(&c->pending, data, (size_t)n);
 	return c->pending.failed ||
 	       record_is_abort(&c->in, c->pending.data, c->pending.len);
+}
+
+static int too_slow(struct err *e)
+{
+	return err_set(e, ERR_INVALID_REQUEST, ETIMEDOUT,
+	    "the body came too slowly: %u bytes a second are the least",
+	    BODY_RATE_MIN);
+}
+
+/* Waits for the next bytes and takes them. */
+static int receive(struct stream *s, struct err *e)
+{
+	uint8_t data[16384];
+	uint64_t deadline_us = s->begun_us + BODY_GRACE_US +
+			       s->conn->in.body_len * 1000000u / BODY_RATE_MIN;
+	struct pollfd p = {.fd = s->conn->fd, .events = POLLIN};
+	ssize_t n;
+
+	if (poll(&p, 1, clock_left_ms(deadline_us / 1000)) == 0)
+		return too_slow(e);
+	n = recv(s->conn->fd, data, sizeof(data), MSG_DONTWAIT);
+	if (n > 0)
+		return take(s->conn, data, (size_t)n, e);
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return 0;
+	return closed(s->conn, e);
+}
+
+/* Bytes that came behind what there was room for. */
+static int take_pending(struct conn *c, struct err *e)
+{
+	cleanup_buf struct buf pending = c->pending;
+
+	c->pending = (struct buf){0};
+	return take(c, pending.data, pending.len, e);
+}
+
+static int refill(struct body *b, struct err *e)
+{
+	struct stream *s = (struct stream *)b;
+	struct record_in *in = &s->conn->in;
+	int r = 0;
+
+	buf_clear(&in->body);
+	while (r == 0 && in->body.len == 0 && !record_is_whole(in))
+		r = s->conn->pending.len > 0 ? take_pending(s->conn, e)
+					     : receive(s, e);
+	if (r < 0 && e->code != ETIMEDOUT) {
+		s->out->gone = true;
+		e->kind = ERR_CLIENT_GONE;
+	}
+	b->data = in->body.data;
+	b->len = in->body.len;
+	b->taken = 0;
+	b->total = in->body_len;
+	b->whole = record_is_whole(in);
+	return r;
 }
 
 static int count_wait(struct conn_io *io, uint64_t begun_us)
@@ -262,8 +376,22 @@ static int decode_head(struct conn_io *io, struct err *e)
 	return err_set(e, ERR_INTERNAL, EPROTO, "libfcgi refused a head");
 }
 
-int conn_begin(struct conn_io *io, struct conn *c, char ***ret_envp,
-    struct out **ret_out, struct err *e)
+static void begin_body(struct conn_io *io, struct conn *c)
+{
+	io->stream = (struct stream){
+	    .body = {.data = c->in.body.data,
+		.len = c->in.body.len,
+		.total = c->in.body_len,
+		.whole = record_is_whole(&c->in),
+		.refill = refill},
+	    .conn = c,
+	    .out = &io->out,
+	    .begun_us = clock_us(),
+	};
+}
+
+int conn_begin(
+    struct conn_io *io, struct conn *c, struct conn_request *ret, struct err *e)
 {
 	ssize_t n;
 	int r;
@@ -291,14 +419,18 @@ int conn_begin(struct conn_io *io, struct conn *c, char ***ret_envp,
 	io->out.watch_events = POLLIN | POLLRDHUP;
 	io->out.gone = false;
 	io->out.bytes = 0;
-	*ret_envp = io->request.envp;
-	*ret_out = &io->out;
+	begin_body(io, c);
+	*ret =
+	    (struct conn_request){io->request.envp, &io->out, &io->stream.body};
 	return 0;
 }
 
 bool conn_end(struct conn_io *io)
 {
-	bool good = !io->out.gone && io->conn->in.keep_conn;
+	/* What is whole ends here unless the peer keeps the connection; of the
+	 * rest something is still under way. */
+	bool good = !io->out.gone &&
+		    (io->conn->in.keep_conn || !record_is_whole(&io->conn->in));
 
 	FCGX_Free(&io->request, 0);
 	io->request.ipcFd = -1;

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "fcgi/body.h"
 #include "fcgi/out.h"
 #include "fcgi/record.h"
 #include "lib/buf.h"
@@ -17,6 +18,8 @@ struct conn {
 	struct record_in in;
 	struct buf pending; /* bytes behind the request at hand */
 	bool watched; /* in the loop's epoll set, if disarmed */
+	bool large; /* the request's body comes while it is served */
+	bool draining; /* answered; the rest of the body is dropped */
 	uint64_t since_ms; /* idle, or reading a request, since then */
 	struct conn *prev; /* the loop's list */
 	struct conn *next;
@@ -32,14 +35,15 @@ void conn_free(struct conn *c); /* and closes */
 #define CONN_SCRATCH (64u * 1024)
 
 /*
- * Reads what is there, without waiting. 1 when a request is whole, 0 when more
- * is needed, negative when the connection is to be closed (-ECONNRESET: the
- * peer closed it between two requests).
+ * Reads what is there, without waiting. 1 when a request can be served: it is
+ * whole, or `large`. 0 when more is needed, negative when the connection is to be
+ * closed (-ECONNRESET: that is all there was to come).
  */
 int conn_read(struct conn *c, uint8_t scratch[CONN_SCRATCH], struct err *e);
 
-/* Makes the connection ready for its next request. 1 when that one is whole
- * already, 0, or negative as conn_read(). */
+/* Makes the connection ready for its next request, or, when the body of the last
+ * one was not read to its end, for dropping what is left of it. As
+ * conn_read(). */
 int conn_next(struct conn *c, struct err *e);
 
 /* Whether a small answer can be written without waiting: the peer has read all
@@ -56,12 +60,19 @@ struct conn_io;
 int conn_io_new(struct conn_io **ret, struct err *e);
 void conn_io_free(struct conn_io *io);
 
-/* Begins to serve c's whole request. *ret_envp ("NAME=value", NULL-terminated)
- * and *ret_out live until conn_end(). */
-int conn_begin(struct conn_io *io, struct conn *c, char ***ret_envp,
-    struct out **ret_out, struct err *e);
+/* What a handler needs of a connection; lives until conn_end(). */
+struct conn_request {
+	char **envp; /* "NAME=value", NULL-terminated */
+	struct out *out;
+	struct body *body;
+};
 
-/* After out_finish(): lets go of the request. True when the connection can carry another request. */
+/* Begins to serve c's request. */
+int conn_begin(struct conn_io *io, struct conn *c, struct conn_request *ret,
+    struct err *e);
+
+/* After out_finish(): lets go of the request. True when the connection is to go
+ * on, see conn_next(). */
 bool conn_end(struct conn_io *io);
 
 #endif

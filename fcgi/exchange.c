@@ -41,13 +41,16 @@ static void forget(struct exchange *x)
 	buf_clear(&x->head);
 }
 
-static void answer(struct exchange *x, char *const *envp, const char *refused)
+static void answer(
+    struct exchange *x, char *const *envp, const struct err *refused)
 {
 	struct err e;
 	int r = request_init(&x->req, envp, &e);
 
-	if (refused != NULL)
-		r = err_set(&e, ERR_INVALID_REQUEST, EMSGSIZE, "%s", refused);
+	if (refused != NULL) {
+		e = *refused;
+		r = -EINVAL;
+	}
 	if (r < 0 && x->req.method != METHOD_OPTIONS)
 		response_error(x, &e);
 	else
@@ -60,12 +63,12 @@ static void answer(struct exchange *x, char *const *envp, const char *refused)
 }
 
 void exchange_serve(struct exchange *x, struct out *out, char *const *envp,
-    const struct body *body, const char *refused)
+    struct body *body, const struct err *refused)
 {
 	forget(x);
 	x->begun_us = clock_us();
 	x->out = out;
-	x->body = *body;
+	x->body = body;
 	token_new_id(x->id);
 	metrics_begin(&x->app->metrics);
 	answer(x, envp, refused);

@@ -8,6 +8,7 @@
 
 #include "fcgi/app.h"
 #include "fcgi/auth.h"
+#include "fcgi/body.h"
 #include "fcgi/out.h"
 #include "fcgi/request.h"
 #include "lib/buf.h"
@@ -15,13 +16,6 @@
 
 /* Segments of a path that stand for something: an id, a name. */
 #define EXCHANGE_PARAMS 2u
-
-/* A request's body as received. */
-struct body {
-	const uint8_t *data; /* the first LIMIT_BODY bytes at most */
-	size_t len;
-	uint64_t total; /* bytes received, more than len when too many */
-};
 
 /*
  * One request on its way to its answer: what every handler gets. A worker has
@@ -32,7 +26,7 @@ struct exchange {
 	struct out *out;
 	struct request req;
 	struct uri_segment params[EXCHANGE_PARAMS]; /* as the route has them */
-	struct body body;
+	struct body *body;
 	char id[TOKEN_ID_LEN + 1]; /* X-Request-Id */
 	uint64_t begun_us;
 	struct buf head; /* scratch for the answer */
@@ -63,6 +57,6 @@ void exchange_done(struct exchange *x);
  * counts it. `refused` is a reason not to look at the request, or NULL.
  */
 void exchange_serve(struct exchange *x, struct out *out, char *const *envp,
-    const struct body *body, const char *refused);
+    struct body *body, const struct err *refused);
 
 #endif

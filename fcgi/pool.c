@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "fcgi/exchange.h"
+#include "lib/clock.h"
 #include "lib/log.h"
 
 /* The deepest a request goes is a few small frames and the parsed members of
@@ -27,11 +28,22 @@ struct worker {
 	struct exchange exchange;
 };
 
+/* How long a request with a large body may wait for its thread. */
+#define LARGE_WAIT_MS 10000u
+
+/* Connections by `next`, the oldest first. */
+struct queue {
+	struct conn *first;
+	struct conn *last;
+};
+
 struct pool {
 	pthread_mutex_t lock; /* of all up to `stop` */
 	pthread_cond_t filled;
-	struct conn *first; /* queue, by conn.next */
-	struct conn *last;
+	struct queue small;
+	struct queue large;
+	unsigned large_serving;
+	unsigned large_max;
 	struct conn *back;
 	bool stop;
 	atomic_size_t count;
@@ -41,18 +53,46 @@ struct pool {
 	struct worker here; /* of pool_serve_here() */
 };
 
+static void append(struct queue *q, struct conn *c)
+{
+	c->next = NULL;
+	if (q->first == NULL)
+		q->first = c;
+	else
+		q->last->next = c;
+	q->last = c;
+}
+
+static struct conn *shift(struct queue *q)
+{
+	struct conn *c = q->first;
+
+	q->first = c->next;
+	c->next = NULL;
+	return c;
+}
+
+/* The queue whose turn it is, NULL: nothing can be served now. Large ones come
+ * first: the others have most threads for themselves. */
+static struct queue *next_queue(struct pool *p)
+{
+	if (p->large.first != NULL && p->large_serving < p->large_max)
+		return &p->large;
+	return p->small.first != NULL ? &p->small : NULL;
+}
+
 static struct conn *pop(struct pool *p)
 {
-	struct conn *c;
+	struct queue *q;
+	struct conn *c = NULL;
 
 	(void)pthread_mutex_lock(&p->lock);
-	while (p->first == NULL && !p->stop)
+	while ((q = next_queue(p)) == NULL && !p->stop)
 		(void)pthread_cond_wait(&p->filled, &p->lock);
-	c = p->first;
-	if (c != NULL) {
-		p->first = c->next;
-		c->next = NULL;
-	}
+	if (q != NULL)
+		c = shift(q);
+	if (q == &p->large)
+		p->large_serving++;
 	(void)pthread_mutex_unlock(&p->lock);
 	return c;
 }
@@ -60,13 +100,18 @@ static struct conn *pop(struct pool *p)
 void pool_push(struct pool *p, struct conn *c)
 {
 	atomic_fetch_add(&p->count, 1);
-	c->next = NULL;
+	c->since_ms = clock_ms();
 	(void)pthread_mutex_lock(&p->lock);
-	if (p->first == NULL)
-		p->first = c;
-	else
-		p->last->next = c;
-	p->last = c;
+	append(c->large ? &p->large : &p->small, c);
+	(void)pthread_mutex_unlock(&p->lock);
+	(void)pthread_cond_signal(&p->filled);
+}
+
+/* A thread is free for the next large one. */
+static void end_large(struct pool *p)
+{
+	(void)pthread_mutex_lock(&p->lock);
+	p->large_serving--;
 	(void)pthread_mutex_unlock(&p->lock);
 	(void)pthread_cond_signal(&p->filled);
 }
@@ -84,19 +129,31 @@ static void give_back(struct pool *p, struct conn *c)
 		log_error("eventfd: %s", strerror(errno));
 }
 
+/* Why not to look at the request; 0: it is to be served. */
+static int refusal(const struct conn *c, struct err *e)
+{
+	if (c->in.refused != NULL)
+		return err_set(
+		    e, ERR_INVALID_REQUEST, EMSGSIZE, "%s", c->in.refused);
+	if (c->large && clock_ms() - c->since_ms > LARGE_WAIT_MS)
+		return err_set(e, ERR_CAPACITY, EAGAIN,
+		    "too many uploads at the same time");
+	return 0;
+}
+
 /* Serves the request; true when the connection goes on. */
 static bool serve(struct worker *w, struct conn *c)
 {
-	struct body body = {c->in.body.data, c->in.body.len, c->in.body_len};
-	struct out *out;
-	char **envp;
+	struct conn_request r;
+	struct err refused;
 	struct err e;
 
-	if (conn_begin(w->io, c, &envp, &out, &e) < 0) {
+	if (conn_begin(w->io, c, &r, &e) < 0) {
 		log_error("%s", e.msg);
 		return false;
 	}
-	exchange_serve(&w->exchange, out, envp, &body, c->in.refused);
+	exchange_serve(&w->exchange, r.out, r.envp, r.body,
+	    refusal(c, &refused) < 0 ? &refused : NULL);
 	return conn_end(w->io);
 }
 
@@ -106,7 +163,12 @@ static void *work(void *arg)
 	struct conn *c;
 
 	while ((c = pop(w->pool)) != NULL) {
-		if (serve(w, c)) {
+		bool large = c->large;
+		bool goes_on = serve(w, c);
+
+		if (large)
+			end_large(w->pool);
+		if (goes_on) {
 			give_back(w->pool, c);
 			continue;
 		}
@@ -196,6 +258,7 @@ int pool_start(
 		return err_sys(e, ENOMEM, "the threads");
 	(void)pthread_mutex_init(&p->lock, NULL);
 	(void)pthread_cond_init(&p->filled, NULL);
+	p->large_max = threads / 4 > 0 ? threads / 4 : 1;
 	p->workers = calloc(threads, sizeof(*p->workers));
 	p->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (p->workers == NULL || p->event_fd < 0)

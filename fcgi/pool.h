@@ -19,7 +19,9 @@ struct pool;
 int pool_start(
     struct app *app, unsigned threads, struct pool **ret, struct err *e);
 
-/* Hands over a connection whose request is whole. */
+/* Hands over a connection with a request. Those whose body is large hold a thread
+ * while it comes: a quarter of the threads serves them, and one that has waited
+ * too long is refused. */
 void pool_push(struct pool *p, struct conn *c);
 
 /* Serves the request in the calling thread, always the same one: for what never

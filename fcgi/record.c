@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "lib/limits.h"
+#include "lib/num.h"
 
 /* FastCGI 1.0, section 8. */
 #define VERSION_1 1
@@ -22,9 +23,8 @@
 #define HEAD_FRAMING (5 * HEADER_LEN)
 #define PARAMS_MAX (LIMIT_PARAMS - HEAD_FRAMING)
 
-/* A request is read to its end up to this size, even though it is refused: more
- * than any front server has under way when it turns to our answer. */
-#define TOTAL_MAX (16u << 20)
+/* What a head may have, dropped parameters included. */
+#define HEAD_MAX (16u << 20)
 
 /* Memory that a connection keeps between requests. */
 #define KEEP_MAX 8192u
@@ -191,10 +191,9 @@ static void take_params(struct record_in *in, const uint8_t *data, size_t n)
 
 static void take_body(struct record_in *in, const uint8_t *data, size_t n)
 {
-	size_t room = LIMIT_BODY - in->body.len;
-
 	in->body_len += n;
-	buf_put(&in->body, data, n < room ? n : room);
+	if (!in->drop)
+		buf_put(&in->body, data, n);
 }
 
 static int take_content(
@@ -216,6 +215,16 @@ static int take_content(
 	return 0;
 }
 
+/* How much of the record's content there is room for. */
+static size_t room(const struct record_in *in)
+{
+	size_t n = LIMIT_BODY - in->body.len;
+
+	if (in->state != RECORD_BODY || in->drop || n > in->content_left)
+		return in->content_left;
+	return n;
+}
+
 /* One piece of one record; returns how many bytes it took. */
 static ssize_t take_piece(
     struct record_in *in, const uint8_t *data, size_t len, struct err *e)
@@ -228,7 +237,7 @@ static ssize_t take_piece(
 		n = n < len ? n : len;
 		r = take_header(in, data, n, e);
 	} else if (in->content_left > 0) {
-		n = in->content_left < len ? in->content_left : len;
+		n = room(in) < len ? room(in) : len;
 		r = take_content(in, data, n, e);
 	} else {
 		n = in->padding_left < len ? in->padding_left : len;
@@ -240,10 +249,27 @@ static ssize_t take_piece(
 	return r < 0 ? r : (ssize_t)n;
 }
 
-/* Whole: the last record, with its padding, is behind us. */
-static bool is_whole(const struct record_in *in)
+bool record_is_whole(const struct record_in *in)
 {
 	return in->state == RECORD_DONE && in->header_len == 0;
+}
+
+static bool is_full(const struct record_in *in)
+{
+	return in->state == RECORD_BODY && in->header_len == HEADER_LEN &&
+	       in->content_left > 0 && room(in) == 0;
+}
+
+bool record_is_large(const struct record_in *in)
+{
+	const uint8_t *text;
+	size_t len;
+
+	if (in->state != RECORD_BODY || is_full(in))
+		return in->state == RECORD_BODY;
+	text = record_find(in, "CONTENT_LENGTH", &len);
+	return text != NULL &&
+	       num_digits((const char *)text, len) > (int64_t)LIMIT_BODY;
 }
 
 ssize_t record_put(
@@ -251,21 +277,15 @@ ssize_t record_put(
 {
 	size_t taken = 0;
 
-	while (taken < len && !is_whole(in)) {
+	while (taken < len && !record_is_whole(in) && !is_full(in)) {
 		ssize_t n = take_piece(in, data + taken, len - taken, e);
 
 		if (n < 0)
 			return n;
 		taken += (size_t)n;
 		in->total += (size_t)n;
-		if (in->total <= TOTAL_MAX || in->state == RECORD_DONE)
-			continue;
-		if (in->state != RECORD_BODY)
+		if (in->total > HEAD_MAX && in->state < RECORD_BODY)
 			return broken(e, "FCGI_PARAMS without an end");
-		in->cut = true;
-		in->keep_conn = false;
-		in->state = RECORD_DONE;
-		in->header_len = 0;
 	}
 	return (ssize_t)taken;
 }

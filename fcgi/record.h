@@ -46,20 +46,26 @@ struct record_in {
 	uint64_t total; /* bytes of the request, framing included */
 	struct buf params; /* name-value pairs, well-formed once in BODY */
 	const char *refused; /* why params were dropped, or NULL */
-	struct buf body; /* the first LIMIT_BODY bytes */
-	uint64_t body_len; /* all of it, also what was dropped */
-	bool cut; /* given up in the middle: answer, then close */
+	struct buf body; /* LIMIT_BODY bytes at most; the reader empties it */
+	uint64_t body_len; /* of all that came */
+	bool drop; /* what comes of the body is not kept */
 };
 
 /*
  * Takes bytes. Returns how many, which is less than len only when the request
- * became whole: the rest belongs to the next one. A request that is too large is
- * read on and dropped up to a bound (a front server that is not read cannot
- * deliver the answer), then it ends with `cut`. Negative when the peer does not
- * speak FastCGI, or memory is out: close the connection.
+ * became whole (the rest belongs to the next one), or its body has no more room.
+ * Negative when the peer does not speak FastCGI, or memory is out: close the
+ * connection.
  */
 ssize_t record_put(
     struct record_in *in, const uint8_t *data, size_t len, struct err *e);
+
+/* Whether the request is whole, its last record with the padding. */
+bool record_is_whole(const struct record_in *in);
+
+/* Whether the parameters are whole, and the body is larger than what is kept of
+ * it, as far as can be told by now. */
+bool record_is_large(const struct record_in *in);
 
 /* The value of the first parameter called name of a request whose parameters are
  * whole; NULL when there is none. No NUL follows. */

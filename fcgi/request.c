@@ -5,6 +5,8 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "lib/num.h"
+
 /* What is read, as found. */
 struct found {
 	const char *uri;
@@ -30,21 +32,6 @@ static enum method method_parse(const char *text)
 		if (strcmp(text, methods[i].text) == 0)
 			return methods[i].method;
 	return METHOD_OTHER;
-}
-
-/* Digits only, or -1: chunked uploads come as "" or "-1". */
-static int64_t length_parse(const char *text)
-{
-	int64_t n = 0;
-
-	if (text == NULL || *text == '\0')
-		return -1;
-	for (; *text != '\0'; text++) {
-		if (*text < '0' || *text > '9' || n > INT64_MAX / 10 - 10)
-			return -1;
-		n = n * 10 + (*text - '0');
-	}
-	return n;
 }
 
 /* The value when `variable` is called name. */
@@ -139,7 +126,9 @@ int request_init(struct request *q, char *const *envp, struct err *e)
 		q->remote_addr = "";
 	q->method_text = f.method != NULL ? f.method : "";
 	q->method = method_parse(q->method_text);
-	q->content_length = length_parse(f.length);
+	/* Chunked uploads have none, "" or "-1". */
+	q->content_length =
+	    f.length != NULL ? num_digits(f.length, strlen(f.length)) : -1;
 	if (f.uri == NULL)
 		return err_set(e, ERR_INVALID_REQUEST, EINVAL,
 		    "the web server sent no REQUEST_URI");

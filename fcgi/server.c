@@ -20,7 +20,8 @@
  * The event loop. It owns the listening socket and every connection that waits
  * for bytes; a connection whose request is whole goes to the pool, and comes
  * back if the web server keeps it open. So neither an idle connection nor a slow
- * sender holds a thread.
+ * sender holds a thread. One with a large body goes there when its head is whole:
+ * the body is read by the handler, and what that left comes back to be dropped.
  */
 
 /* Front servers open one for each request. Each may hold a body: 256 MiB. */
@@ -103,6 +104,13 @@ static void drop(struct server *s, struct conn *c)
 	conn_free(c);
 }
 
+/* What the last request of a connection left of its body is being dropped: it
+ * has its answer, and carries no other. */
+static bool is_over(const struct server *s, const struct conn *c)
+{
+	return s->draining && (is_idle(c) || c->draining);
+}
+
 /* Whether the request is for /healthz: liveness is told from memory, and also
  * when all threads are at work. */
 static bool is_liveness(const struct conn *c)
@@ -114,7 +122,7 @@ static bool is_liveness(const struct conn *c)
 	return uri != NULL && len >= sizeof(path) - 1 &&
 	       memcmp(uri, path, sizeof(path) - 1) == 0 &&
 	       (len == sizeof(path) - 1 || uri[sizeof(path) - 1] == '?') &&
-	       c->in.body_len == 0;
+	       c->in.body_len == 0 && record_is_whole(&c->in);
 }
 
 /* What conn_read() or conn_next() said of a connection in no list. */
@@ -130,7 +138,7 @@ static void place(struct server *s, struct conn *c, int r, struct err *e)
 		pool_push(s->pool, c);
 		return;
 	}
-	if (r == 0 && !(s->draining && is_idle(c)) && arm(s, c) == 0) {
+	if (r == 0 && !is_over(s, c) && arm(s, c) == 0) {
 		c->since_ms = clock_ms();
 		insert(s, c);
 		return;
@@ -146,7 +154,7 @@ static void on_conn(struct server *s, struct conn *c)
 	struct err e;
 	int r = conn_read(c, s->scratch, &e);
 
-	if (r == 0 && !(s->draining && is_idle(c)) && arm(s, c) == 0) {
+	if (r == 0 && !is_over(s, c) && arm(s, c) == 0) {
 		if (was_idle)
 			c->since_ms = clock_ms();
 		return;
@@ -249,7 +257,9 @@ static void start_draining(struct server *s)
 	s->drain_until_ms = clock_ms() + DRAIN_MAX_MS;
 	for (struct conn *c = s->waiting.next; c != &s->waiting; c = next) {
 		next = c->next;
-		if (is_idle(c))
+		if (c->draining)
+			drop(s, c);
+		else if (is_idle(c))
 			on_conn(s, c);
 	}
 	log_info("ending; %zu requests finish first",
@@ -280,7 +290,7 @@ static void sweep(struct server *s, uint64_t now)
 		next = c->next;
 		if (now - c->since_ms < (idle ? IDLE_MAX_MS : REQUEST_MAX_MS))
 			continue;
-		if (!idle)
+		if (!idle && !c->draining)
 			log_info("connection closed: a request was not whole "
 				 "after %u s",
 			    REQUEST_MAX_MS / 1000);

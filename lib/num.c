@@ -78,3 +78,17 @@ int num_parse_milli(
 	*ret = part;
 	return 0;
 }
+
+int64_t num_digits(const char *s, size_t len)
+{
+	int64_t n = 0;
+
+	if (len == 0)
+		return -1;
+	for (size_t i = 0; i < len; i++) {
+		if (s[i] < '0' || s[i] > '9' || n > INT64_MAX / 10 - 10)
+			return -1;
+		n = n * 10 + (s[i] - '0');
+	}
+	return n;
+}

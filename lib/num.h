@@ -2,6 +2,7 @@
 #ifndef ISOBOX_NUM_H
 #define ISOBOX_NUM_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "lib/err.h"
@@ -19,5 +20,9 @@ int num_parse(
  * max are thousandths too. */
 int num_parse_milli(
     const char *s, uint32_t min, uint32_t max, uint32_t *ret, struct err *e);
+
+/* Digits only, as the headers of HTTP have lengths: -1 for anything else, and for
+ * what is beyond 64 bits. */
+int64_t num_digits(const char *s, size_t len);
 
 #endif

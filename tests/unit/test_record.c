@@ -69,16 +69,11 @@ static void put_request(struct buf *b, int flags, int padding)
 	put_record(b, STDIN, NULL, 0, padding);
 }
 
-static bool is_whole(const struct record_in *in)
-{
-	return in->state == RECORD_DONE && in->header_len == 0;
-}
-
 static void assert_request(const struct record_in *in)
 {
 	size_t len;
 
-	assert_true(is_whole(in));
+	assert_true(record_is_whole(in));
 	assert_int_equal(in->id, 7);
 	assert_int_equal(in->body_len, 11);
 	assert_int_equal(in->body.len, 11);
@@ -106,7 +101,7 @@ static void test_in_pieces_of_every_size(void **state)
 			for (size_t i = 0; i < b.len; i += size) {
 				size_t n = b.len - i < size ? b.len - i : size;
 
-				assert_false(is_whole(&in));
+				assert_false(record_is_whole(&in));
 				assert_int_equal(
 				    record_put(&in, b.data + i, n, &e), n);
 			}
@@ -220,32 +215,83 @@ static void test_too_many_parameters(void **state)
 	}
 }
 
+/* A request whose head is whole and says so, with a body to come. */
+static void put_large(struct buf *b, const char *length)
+{
+	cleanup_buf struct buf params = {0};
+
+	put_begin(b, 1);
+	if (length != NULL) {
+		put_pair(&params, "CONTENT_LENGTH", strlen(length));
+		memcpy(params.data + params.len - strlen(length), length,
+		    strlen(length));
+		put_record(b, PARAMS, params.data, params.len, 0);
+	}
+	put_record(b, PARAMS, NULL, 0, 0);
+}
+
 static void test_large_body(void **state)
 {
 	static const uint8_t part[65528];
 	cleanup_buf struct buf b = {0};
 	struct record_in in = {0};
+	uint64_t total = 0;
 	struct err e;
 
 	(void)state;
-	put_begin(&b, 1);
-	put_record(&b, PARAMS, NULL, 0, 0);
+	put_large(&b, NULL);
 	assert_true(record_put(&in, b.data, b.len, &e) > 0);
 	buf_clear(&b);
 	put_record(&b, STDIN, part, sizeof(part), 0);
-	for (unsigned i = 0; i < 5; i++)
+	for (unsigned i = 0; i < 4; i++)
 		assert_int_equal(record_put(&in, b.data, b.len, &e), b.len);
+	assert_false(record_is_large(&in));
+	/* The next has no room: what came of it waits for the reader. */
+	total = (size_t)record_put(&in, b.data, b.len, &e);
+	assert_int_equal(in.body.len, LIMIT_BODY);
+	assert_int_equal(in.body_len, LIMIT_BODY);
+	assert_true(record_is_large(&in));
+	assert_int_equal(record_put(&in, b.data + total, 1, &e), 0);
+	buf_clear(&in.body);
+	assert_false(record_is_large(&in));
+	assert_int_equal(
+	    record_put(&in, b.data + total, b.len - total, &e), b.len - total);
 	assert_int_equal(in.body_len, 5 * sizeof(part));
-	assert_int_equal(in.body.len, LIMIT_BODY);
-	assert_false(is_whole(&in));
-	while (!is_whole(&in)) {
-		assert_true(record_put(&in, b.data, b.len, &e) > 0);
-		assert_in_range(in.total, 0, 17u << 20);
-	}
-	assert_true(in.cut);
-	assert_false(in.keep_conn);
-	assert_int_equal(in.body.len, LIMIT_BODY);
+	/* Nor is it kept when nobody reads it. */
+	in.drop = true;
+	for (unsigned i = 0; i < 20; i++)
+		assert_int_equal(record_put(&in, b.data, b.len, &e), b.len);
+	assert_in_range(in.body.len, 0, LIMIT_BODY);
+	assert_int_equal(in.body_len, 25 * sizeof(part));
+	assert_false(record_is_whole(&in));
+	buf_clear(&b);
+	put_record(&b, STDIN, NULL, 0, 3);
+	assert_int_equal(record_put(&in, b.data, b.len, &e), b.len);
+	assert_true(record_is_whole(&in));
 	record_free(&in);
+}
+
+static void test_body_that_is_announced_as_large(void **state)
+{
+	const struct {
+		const char *length;
+		bool large;
+	} cases[] = {{NULL, false}, {"", false}, {"0", false}, {"-1", false},
+	    {"262144", false}, {"262145", true}, {"9223372036854775808", false},
+	    {"999999999999", true}, {"262145x", false}, {" 262145", false}};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		cleanup_buf struct buf b = {0};
+		struct record_in in = {0};
+		struct err e;
+
+		put_large(&b, cases[i].length);
+		assert_int_equal(record_put(&in, b.data, b.len, &e), b.len);
+		if (record_is_large(&in) != cases[i].large)
+			fail_msg("%s", cases[i].length);
+		record_free(&in);
+	}
 }
 
 static void test_endless_parameters(void **state)
@@ -355,6 +401,7 @@ int main(void)
 	    cmocka_unit_test(test_head_fits_the_pipe),
 	    cmocka_unit_test(test_too_many_parameters),
 	    cmocka_unit_test(test_large_body),
+	    cmocka_unit_test(test_body_that_is_announced_as_large),
 	    cmocka_unit_test(test_endless_parameters),
 	    cmocka_unit_test(test_refused_by_the_header),
 	    cmocka_unit_test(test_bad_pairs),
