@@ -309,7 +309,7 @@ help:
 	@echo 'make setup     only the set-up: packages, users, gVisor, cgroup,'
 	@echo '               programs, images; make images: only the images'
 	@echo 'make           build the programs into build/'
-	@echo 'make bench     compare with bare runsc and a trivial FastCGI program'
+	@echo 'make bench     compare with what it stands on, through each front server'
 	@echo 'make unit asan fuzz tidy cppcheck format-check'
 	@echo 'make install uninstall (DESTDIR=, PREFIX=) clean'
 
