@@ -20,7 +20,6 @@ from archives import BLK, CHR, DIR, FIFO, HARD, LINK, ROOTFS
 
 REPO = os.path.dirname(os.path.dirname(os.path.dirname(
     os.path.abspath(__file__))))
-TOOL = os.path.join(REPO, "tools", "isobox-image")
 NOBODY = 65534
 
 TINY = """
@@ -35,6 +34,23 @@ check() {
     ! in_root /usr/bin/busybox touch /etc/x 2>/dev/null || die "can write"
 }
 """
+
+
+def setUpModule():
+    """A copy for other users: they may not see a checkout in somebody's
+    home."""
+    global TOOL, share
+    share = tempfile.mkdtemp(prefix="isobox-test-images-")
+    os.chmod(share, 0o755)
+    for name in ("tools", "registry"):
+        shutil.copytree(os.path.join(REPO, name), os.path.join(share, name))
+    shutil.copy(os.path.join(REPO, "VERSION"), share)
+    subprocess.run(["chmod", "-R", "go+rX", share], check=True)
+    TOOL = os.path.join(share, "tools", "isobox-image")
+
+
+def tearDownModule():
+    shutil.rmtree(share)
 
 
 def have(*programs):
@@ -577,7 +593,7 @@ class Sources(unittest.TestCase):
         if not have("shellcheck"):
             self.skipTest("needs shellcheck")
         subprocess.run(
-            ["shellcheck", "-x", TOOL,
+            ["shellcheck", "-x", "tools/isobox-image",
              *self.files("registry/images/*.bash", "registry/images/*/recipe",
                          "registry/images/*/*-build")], cwd=REPO, check=True)
 

@@ -25,14 +25,25 @@ LINE = re.compile(r"(ok  |warn|FAIL)  ([A-Za-z][^:]*): (.+)")
 
 
 class Check(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        """A copy for other users: they may not see a checkout in somebody's
+        home."""
+        cls.share = tempfile.mkdtemp(prefix="isobox-test-check-")
+        cls.addClassCleanup(shutil.rmtree, cls.share)
+        for name in ("registry", "docs"):
+            shutil.copytree(os.path.join(REPO, name),
+                            os.path.join(cls.share, name))
+        subprocess.run(["chmod", "-R", "go+rX", cls.share], check=True)
+
     def setUp(self):
         self.dir = tempfile.mkdtemp(prefix="isobox-test-check-")
         self.addCleanup(shutil.rmtree, self.dir)
         os.chmod(self.dir, 0o755)
         self.settings = {
-            "registry_dir": os.path.join(REPO, "registry"),
+            "registry_dir": os.path.join(self.share, "registry"),
             "images_dir": self.folder("images"),
-            "data_dir": os.path.join(REPO, "docs"),
+            "data_dir": os.path.join(self.share, "docs"),
             "allowed_users": "[isobox-web]",
         }
         self.path = os.environ["PATH"]
