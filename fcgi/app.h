@@ -6,6 +6,7 @@
 #include "fcgi/catalog.h"
 #include "fcgi/metrics.h"
 #include "fcgi/shared.h"
+#include "fcgi/transfer.h"
 #include "lib/config.h"
 #include "lib/err.h"
 #include "lib/ratelimit.h"
@@ -22,6 +23,7 @@ struct app {
 	struct store *store; /* a CGI program opens it when it is used */
 	struct accesslog log;
 	struct metrics metrics;
+	struct transfers transfers;
 };
 
 /* Reads and opens all of it. On failure *app needs no app_done(). */

@@ -194,6 +194,13 @@ void cgi_serve(struct app *app)
 	buf_free(&in.data);
 }
 
+void cgi_let_go(void)
+{
+	/* Not closed: what is opened next would get their numbers. */
+	(void)dup2(STDERR_FILENO, STDIN_FILENO);
+	(void)dup2(STDERR_FILENO, STDOUT_FILENO);
+}
+
 void cgi_fail(void)
 {
 	static const char answer[] = "Status: 500 Internal Server Error\r\n"

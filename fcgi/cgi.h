@@ -8,6 +8,9 @@
  * input describe, to standard output. */
 void cgi_serve(struct app *app);
 
+/* After the answer: the web server sees its end, though the program goes on. */
+void cgi_let_go(void);
+
 /* The answer when there is no service: its configuration is broken. */
 void cgi_fail(void);
 

@@ -12,6 +12,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+#include "fcgi/bulk.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
 #include "lib/limits.h"
@@ -21,8 +22,10 @@
 #define SEND_TIMEOUT_S 30
 
 /* One that takes a little now and then is given up as well, when an answer has
- * waited for it so long in all: a thread is not held for a whole afternoon. */
+ * waited for it so long in all, and a second more for so many bytes of it: a
+ * thread is not held for a whole afternoon. */
 #define WAIT_MAX_US (30u * 1000000u)
+#define SEND_RATE_MIN (32u * 1024)
 
 /* What libfcgi gets at once, so that the time is looked at between. */
 #define PIECE (16u * 1024)
@@ -254,8 +257,10 @@ static int refill(struct body *b, struct err *e)
 
 static int count_wait(struct conn_io *io, uint64_t begun_us)
 {
+	uint64_t most = WAIT_MAX_US + io->out.bytes * 1000000u / SEND_RATE_MIN;
+
 	io->waited_us += clock_us() - begun_us;
-	return io->waited_us > WAIT_MAX_US ? -1 : 0;
+	return io->waited_us > most ? -1 : 0;
 }
 
 static int write_out(struct out *o, const void *data, size_t len)
@@ -285,6 +290,18 @@ static int flush_out(struct out *o)
 	if (FCGX_FFlush(io->request.out) < 0 || count_wait(io, begun_us) < 0)
 		return -1;
 	return FCGX_GetError(io->request.out) == 0 ? 0 : -1;
+}
+
+static ssize_t send_file(struct out *o, int fd, uint64_t offset, size_t len)
+{
+	struct conn_io *io = (struct conn_io *)o;
+	size_t n = len < BULK_RECORD_MAX ? len : BULK_RECORD_MAX;
+	uint64_t begun_us = clock_us();
+
+	if (bulk_send(io->conn->fd, io->conn->in.id, fd, offset, n) < 0 ||
+	    count_wait(io, begun_us) < 0)
+		return -1;
+	return (ssize_t)n;
 }
 
 /* err first, and never written: then it adds no record. Closing a stream writes
@@ -335,6 +352,7 @@ int conn_io_new(struct conn_io **ret, struct err *e)
 		return err_sys(e, ENOMEM, "a worker");
 	io->out.write = write_out;
 	io->out.flush = flush_out;
+	io->out.send_file = send_file;
 	io->out.finish = finish_out;
 	io->out.aborted = aborted;
 	(void)FCGX_InitRequest(&io->request, -1, 0);

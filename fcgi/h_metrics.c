@@ -17,6 +17,7 @@ void h_metrics(struct exchange *x)
 	    x->app->config->runner_socket, STATUS_TIMEOUT_MS, &status, &e);
 
 	metrics_print(&x->app->metrics, &body);
+	metrics_print_store(x->app->store, &body);
 	metrics_print_runner(r < 0 ? NULL : &status, &body);
 	response_send(x, 200, "text/plain; version=0.0.4; charset=utf-8", NULL,
 	    body.data, body.len);

@@ -32,6 +32,7 @@
 #include "fcgi/cgi.h"
 #include "fcgi/conn.h"
 #include "fcgi/server.h"
+#include "fcgi/sweep.h"
 #include "lib/harden.h"
 #include "lib/log.h"
 #include "lib/token.h"
@@ -236,6 +237,7 @@ static void tune_malloc(void)
 static int run_server(struct app *app, const struct options *o)
 {
 	struct listener listener;
+	struct sweeper *sweeper = NULL;
 	sigset_t signals;
 	struct err e;
 	int r;
@@ -258,11 +260,14 @@ static int run_server(struct app *app, const struct options *o)
 	app_log_missing(app);
 	log_info("version " ISOBOX_VERSION ", listening at %s",
 	    o->listen_path != NULL ? o->listen_path : "descriptor 0");
+	if (sweeper_start(app, &sweeper, &e) < 0)
+		die("%s", e.msg);
 	r = server_run(app, &listener, &signals, &e);
 	if (r < 0)
 		die("%s", e.msg);
 	if (r > 0)
 		_exit(EXIT_FAILURE); /* threads are still at work */
+	sweeper_stop(sweeper);
 	app_done(app);
 	return EXIT_SUCCESS;
 }
@@ -274,6 +279,7 @@ static int run_server(struct app *app, const struct options *o)
 static int run_cgi(void)
 {
 	const struct options none = {0};
+	const atomic_bool never = false;
 	struct app app;
 	struct err e;
 
@@ -288,6 +294,8 @@ static int run_cgi(void)
 		cgi_fail();
 	} else {
 		cgi_serve(&app);
+		cgi_let_go();
+		sweep_if_due(&app, &never);
 	}
 	app_done(&app);
 	return EXIT_SUCCESS;

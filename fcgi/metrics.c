@@ -3,6 +3,8 @@
 
 #include <inttypes.h>
 
+#include "lib/store.h"
+
 static const unsigned bucket_ms[METRICS_BUCKET_COUNT] = METRICS_BUCKETS;
 
 /* What we answer, and 0 for everything else: the client was gone. */
@@ -24,6 +26,11 @@ static uint64_t read_counter(atomic_uint_fast64_t *counter)
 void metrics_begin(struct metrics *m)
 {
 	add(&m->in_progress, 1);
+}
+
+void metrics_count(struct metrics *m, enum metric which, uint64_t n)
+{
+	add(&m->counts[which], n);
 }
 
 static unsigned status_index(int status)
@@ -112,6 +119,50 @@ static void put_histogram(struct metrics *m, unsigned r, struct buf *out)
 	    route, n);
 }
 
+static void put_counts(struct metrics *m, struct buf *out)
+{
+	static const struct {
+		const char *name;
+		const char *help;
+	} rows[METRIC_COUNT] = {
+	    [METRIC_SESSIONS_CREATED] = {"isobox_sessions_created_total",
+		"Sessions made by this process."},
+	    [METRIC_SESSIONS_DELETED] = {"isobox_sessions_deleted_total",
+		"Sessions ended by their clients."},
+	    [METRIC_SESSIONS_EXPIRED] = {"isobox_sessions_swept_total",
+		"Sessions that this process removed after they had expired, or "
+		"whose end had been interrupted."},
+	    [METRIC_SESSION_STEPS] = {"isobox_session_steps_total",
+		"Steps of sessions that came to a result."},
+	    [METRIC_FILE_BYTES_IN] = {"isobox_file_received_bytes_total",
+		"Bytes of files uploaded into sessions."},
+	    [METRIC_FILE_BYTES_OUT] = {"isobox_file_sent_bytes_total",
+		"Bytes of files and archives downloaded from sessions."},
+	    [METRIC_VOLUMES_CREATED] = {"isobox_volumes_created_total",
+		"Volumes made by this process."},
+	    [METRIC_VOLUMES_DELETED] = {"isobox_volumes_deleted_total",
+		"Volumes removed by their clients."},
+	};
+
+	for (unsigned i = 0; i < METRIC_COUNT; i++)
+		put_value(out, rows[i].name, "counter", rows[i].help,
+		    read_counter(&m->counts[i]));
+}
+
+void metrics_print_store(struct store *store, struct buf *out)
+{
+	uint64_t n;
+	struct err e;
+
+	if (store_session_count(store, NULL, &n, &e) >= 0)
+		put_value(out, "isobox_sessions", "gauge",
+		    "Sessions that there are, those being removed included.",
+		    n);
+	if (store_volume_count(store, NULL, &n, &e) >= 0)
+		put_value(out, "isobox_volumes", "gauge",
+		    "Volumes that there are.", n);
+}
+
 void metrics_print(struct metrics *m, struct buf *out)
 {
 	put_head(out, "isobox_build_info", "gauge", "The version.");
@@ -124,6 +175,7 @@ void metrics_print(struct metrics *m, struct buf *out)
 	put_value(out, "isobox_http_requests_in_progress", "gauge",
 	    "Requests being served by this process, this one included.",
 	    read_counter(&m->in_progress));
+	put_counts(m, out);
 }
 
 static void put_phase(const char *name, const char *phase,

@@ -18,6 +18,19 @@
 #define METRICS_BUCKET_COUNT 12
 #define METRICS_STATUS_COUNT 19
 
+/* Things that are counted one by one. */
+enum metric {
+	METRIC_SESSIONS_CREATED,
+	METRIC_SESSIONS_DELETED,
+	METRIC_SESSIONS_EXPIRED,
+	METRIC_SESSION_STEPS,
+	METRIC_FILE_BYTES_IN,
+	METRIC_FILE_BYTES_OUT,
+	METRIC_VOLUMES_CREATED,
+	METRIC_VOLUMES_DELETED,
+	METRIC_COUNT
+};
+
 /* Counters of this process; plain CGI starts a process for each request, so its
  * counters say nothing. */
 struct metrics {
@@ -27,12 +40,19 @@ struct metrics {
 		atomic_uint_fast64_t duration_us;
 	} routes[ROUTE_COUNT];
 	atomic_uint_fast64_t in_progress;
+	atomic_uint_fast64_t counts[METRIC_COUNT];
 };
 
 void metrics_begin(struct metrics *m);
 /* status 0: the client left before there was an answer. */
 void metrics_end(
     struct metrics *m, unsigned route, int status, uint64_t duration_us);
+
+void metrics_count(struct metrics *m, enum metric which, uint64_t n);
+
+/* What the store holds at the moment; what it cannot tell is left out. */
+struct store;
+void metrics_print_store(struct store *store, struct buf *out);
 
 /* All of it in Prometheus' text format 0.0.4. */
 void metrics_print(struct metrics *m, struct buf *out);

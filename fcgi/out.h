@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 /*
  * Where an answer goes: the FastCGI connection (conn.c) or a CGI program's
@@ -14,6 +15,10 @@
 struct out {
 	int (*write)(struct out *o, const void *data, size_t len);
 	int (*flush)(struct out *o);
+	/* Some of len bytes of a file, when nothing is buffered; how many, or
+	 * negative. NULL: it has no way that is better than write. */
+	ssize_t (*send_file)(
+	    struct out *o, int fd, uint64_t offset, size_t len);
 	int (*finish)(struct out *o); /* flush, and the answer is whole */
 	/* Whether the client told that it left, though its descriptor is
 	 * readable (FCGI_ABORT_REQUEST); NULL when there is no such thing. */
@@ -44,6 +49,12 @@ static inline void out_finish(struct out *o)
 	if (o->finish(o) < 0)
 		o->gone = true;
 }
+
+/*
+ * Writes len bytes of a file. Returns how many it was: less when the client is
+ * gone, or the file has become shorter, which breaks the answer off (`gone`).
+ */
+size_t out_send_file(struct out *o, int fd, uint64_t offset, size_t len);
 
 /* Whether the client is gone, given what poll(2) reported of watch_fd. */
 bool out_is_gone(struct out *o, short revents);

@@ -134,10 +134,11 @@ void response_put_error(struct buf *out, const struct err *e)
 	buf_putc(out, '}');
 }
 
-void response_error(struct exchange *x, const struct err *e)
+void response_error_with(
+    struct exchange *x, const struct err *e, const char *more)
 {
 	cleanup_buf struct buf body = {0};
-	char retry[48] = "";
+	cleanup_buf struct buf lines = {0};
 	int status = err_kind_status(e->kind);
 
 	if (e->kind == ERR_CLIENT_GONE)
@@ -146,11 +147,19 @@ void response_error(struct exchange *x, const struct err *e)
 		log_error("request %s: %s: %s", x->id, err_kind_word(e->kind),
 		    e->msg);
 	x->revalidate = false;
+	buf_puts(&lines, more);
 	if (x->retry_after_s > 0)
-		(void)snprintf(retry, sizeof(retry), "Retry-After: %u\r\n",
-		    x->retry_after_s);
+		buf_printf(&lines, "Retry-After: %u\r\n", x->retry_after_s);
+	buf_putc(&lines, '\0');
 	response_put_error(&body, e);
-	response_send(x, status, JSON, retry, body.data, body.len);
+	response_send(x, status, JSON,
+	    lines.failed ? NULL : (const char *)lines.data, body.data,
+	    body.len);
+}
+
+void response_error(struct exchange *x, const struct err *e)
+{
+	response_error_with(x, e, "");
 }
 
 void response_not_found(struct exchange *x)

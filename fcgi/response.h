@@ -27,6 +27,8 @@ void response_json_with(struct exchange *x, int status, const char *more,
 /* {"error": word} and, when e has a message, "detail"; Retry-After as
  * x->retry_after_s says. */
 void response_error(struct exchange *x, const struct err *e);
+void response_error_with(
+    struct exchange *x, const struct err *e, const char *more);
 
 void response_not_found(struct exchange *x);
 void response_method_not_allowed(struct exchange *x, const char *allow);

@@ -28,6 +28,16 @@ static const struct route routes[ROUTE_COUNT] = {
     [ROUTE_METRICS] = {"/metrics", .get = h_metrics},
     [ROUTE_LLMS] = {"/llms.txt", .get = h_llms},
     [ROUTE_OPENAPI] = {"/openapi.yaml", .get = h_openapi},
+    [ROUTE_SESSIONS] = {"/v1/sessions", .post = h_sessions_post},
+    [ROUTE_SESSION] = {"/v1/sessions/{id}", .get = h_session_get,
+	.del = h_session_delete},
+    [ROUTE_STEP] = {"/v1/sessions/{id}/exec", .post = h_step},
+    [ROUTE_FILES] = {"/v1/sessions/{id}/fs", .get = h_files_get,
+	.put = h_files_put, .del = h_files_delete},
+    [ROUTE_VOLUMES] = {"/v1/volumes", .get = h_volumes_get,
+	.post = h_volumes_post},
+    [ROUTE_VOLUME] = {"/v1/volumes/{id}", .get = h_volume_get,
+	.del = h_volume_delete},
     [ROUTE_UNKNOWN] = {"other"},
 };
 

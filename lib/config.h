@@ -63,6 +63,7 @@ struct config {
 	uint32_t sessions_disk_max_gb; /* of all together */
 	uint32_t min_free_disk_gb; /* below it no new session */
 	uint32_t vol_disk_mb; /* quota of one volume */
+	uint32_t max_volumes; /* of one tenant */
 	uint32_t kernel_slots;
 	uint32_t kernel_mem_mb;
 	uint32_t kernel_idle_sec;

@@ -115,6 +115,8 @@ const struct config_key config_keys[] = {
 	    "no new session when less than this is free, in GiB"),
 	UINT(vol_disk_mb, "VOL_DISK_MB", 1, 1048576, "512",
 	    "disk of one volume, in MiB"),
+	UINT(max_volumes, "MAX_VOLUMES", 0, 100000, "100",
+	    "volumes of one tenant"),
 	UINT(kernel_slots, "KERNEL_SLOTS", 0, 256, "6",
 	    "kernels at the same time; 0 turns them off"),
 	UINT(kernel_mem_mb, "KERNEL_MEM_MB", 64, 65536, "512",

@@ -8,7 +8,7 @@ import struct
 import threading
 import time
 
-RUN, STATUS = 1, 2
+RUN, STATUS, WS = 1, 2, 3
 STATUS_REPLY, STARTED, STDOUT, STDERR, DONE, FAIL = 16, 17, 18, 19, 20, 21
 
 # enum err_kind of lib/err.h
@@ -89,6 +89,16 @@ def decode_job(payload):
     return job
 
 
+def read_exactly(sock, n):
+    data = b""
+    while len(data) < n:
+        more = sock.recv(n - len(data))
+        if not more:
+            return None
+        data += more
+    return data
+
+
 class Call:
     """A connection of isobox.fcgi with its first frame read."""
 
@@ -96,6 +106,7 @@ class Call:
         self.sock = sock
         self.kind = kind
         self.job = decode_job(payload) if kind == RUN else None
+        self.payload = payload
 
     def send(self, *frames):
         self.sock.sendall(b"".join(frames))
@@ -115,6 +126,15 @@ class Call:
     def fail(self, kind, retry=0, message=""):
         self.send(frame(FAIL, struct.pack("<II", KINDS.index(kind), retry) +
                         text(message)))
+
+    def read_frame(self):
+        """(type, payload) of the next one, None at the end."""
+        head = read_exactly(self.sock, 8)
+        if head is None:
+            return None
+        size, kind = struct.unpack("<IB3x", head)
+        payload = read_exactly(self.sock, size)
+        return None if payload is None else (kind, payload)
 
     def gone(self, timeout):
         """Seconds until isobox.fcgi closed the connection; None: it did not."""
@@ -143,10 +163,12 @@ def answer_status(call, **kw):
 
 
 class FakeRunner:
-    """on_run and on_status may be replaced at any time; calls has the jobs."""
+    """on_run, on_status and on_ws may be replaced at any time; calls has the
+    jobs. serve_ws answers what is asked of workspaces."""
 
-    def __init__(self, path):
+    def __init__(self, path, serve_ws):
         self.path = path
+        self.serve_ws = serve_ws
         self.calls = []
         self.errors = []
         self.reset()
@@ -160,6 +182,7 @@ class FakeRunner:
     def reset(self):
         self.on_run = run_ok
         self.on_status = answer_status
+        self.on_ws = self.serve_ws
 
     def stop(self):
         self.stopping = True
@@ -180,29 +203,20 @@ class FakeRunner:
         with sock:
             try:
                 sock.settimeout(30)
-                head = self._read(sock, 8)
+                head = read_exactly(sock, 8)
                 if head is None:
                     return
                 size, kind, pad = struct.unpack("<IB3s", head)
-                payload = self._read(sock, size)
+                payload = read_exactly(sock, size)
                 if payload is None:
                     return
-                assert pad == b"\0\0\0" and kind in (RUN, STATUS)
+                assert pad == b"\0\0\0" and kind in (RUN, STATUS, WS)
                 call = Call(sock, kind, payload)
                 if kind == RUN:
                     self.calls.append(call.job)
-                (self.on_run if kind == RUN else self.on_status)(call)
+                {RUN: self.on_run, STATUS: self.on_status,
+                 WS: self.on_ws}[kind](call)
             except (BrokenPipeError, ConnectionResetError):
                 pass
             except Exception as e:  # noqa: the test's thread looks at it
                 self.errors.append(e)
-
-    @staticmethod
-    def _read(sock, n):
-        data = b""
-        while len(data) < n:
-            more = sock.recv(n - len(data))
-            if not more:
-                return None
-            data += more
-        return data

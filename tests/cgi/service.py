@@ -13,6 +13,7 @@ import unittest
 
 import fcgi_client
 from fake_runner import FakeRunner
+from fake_workspaces import Workspaces
 
 REPO = os.path.dirname(os.path.dirname(os.path.dirname(
     os.path.abspath(__file__))))
@@ -47,7 +48,9 @@ class Service:
         for name in ("registry", "images", "state", "data"):
             os.mkdir(self.path(name))
         self.write_registry()
-        self.runner = FakeRunner(self.path("runner.sock"))
+        self.workspaces = Workspaces(self.path("workspaces"))
+        self.runner = FakeRunner(self.path("runner.sock"),
+                                 self.workspaces.serve)
         self.env = dict(env or {})
         self.process = None
         self.settings = {

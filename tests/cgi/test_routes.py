@@ -175,7 +175,8 @@ class Metrics(ServiceCase):
                 self.assertIn(kind, ("counter", "gauge", "histogram"))
                 known[name] = kind
             else:
-                m = re.fullmatch(r'([a-z_]+)(\{[^{}]*\})? [0-9.]+', line)
+                m = re.fullmatch(r'([a-z_]+)(\{([a-z]+="[^"]*",?)+\})? '
+                                 r'[0-9.]+', line)
                 self.assertIsNotNone(m, line)
                 name = re.sub("_(bucket|sum|count)$", "", m.group(1))
                 self.assertTrue(known.get(name) or known.get(m.group(1)),
