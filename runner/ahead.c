@@ -85,7 +85,7 @@ void ahead_booted(struct run *r)
 	const struct runtime *rt = r->order->runtime;
 	struct err e;
 
-	if (rt->warm != WARM_INTERPRETER) {
+	if (rt->warm != WARM_INTERPRETER || true) {
 		now_ready(r);
 		return;
 	}

@@ -130,7 +130,8 @@ static void client_start(struct server *s, struct client *c)
 
 	/* Looked up again: the registry may have changed while it waited. */
 	rt = find_runtime(s, &c->job, &e);
-	if (rt == NULL || worker_run(s, rt, c, queue_us, &e) < 0) {
+	if (rt == NULL || (!pool_claim(s, rt, c, queue_us) &&
+			      worker_run(s, rt, c, queue_us, &e) < 0)) {
 		log_error("run %.*s not started: %s",
 		    (int)c->job.request_id.len,
 		    (const char *)c->job.request_id.data, e.msg);
@@ -204,6 +205,7 @@ static void client_status(struct server *s, struct client *c)
 	st.slots = s->admit.slots;
 	st.running = s->admit.running;
 	st.queued = s->admit.queued;
+	pool_status(s, &st.pool);
 	runner_status_encode(&st, &payload);
 	client_reply(s, c, PROTO_STATUS_REPLY, &payload);
 	buf_free(&payload);

@@ -53,7 +53,8 @@ void health_probe_due(struct server *s, uint64_t now_us)
 	if (s->probing || s->draining || now_us < s->next_probe_us)
 		return;
 	rt = first_available(s->registry);
-	if (rt == NULL) {
+	/* Without a cap not even a probe is held. */
+	if (rt == NULL || cgroup_check_cap(s->cgroup, &e) < 0) {
 		s->next_probe_us = now_us + PROBE_RETRY_US;
 		return;
 	}
@@ -74,6 +75,7 @@ void health_probe_result(struct server *s, const struct run_report *r)
 			log_info("ready: a sandbox boots in %llu ms",
 			    (unsigned long long)r->boot_us / 1000);
 		s->health = HEALTH_GOOD;
+		pool_poke(s, 0);
 		return;
 	}
 	set_bad(s, r != NULL ? r->why : "the probe was killed");

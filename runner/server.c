@@ -10,9 +10,11 @@
 #include "runner/server.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/inotify.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
@@ -56,6 +58,7 @@ static int load_registry(struct server *s, struct err *e)
 
 	if (rc < 0)
 		return rc;
+	pool_set_registry(s, fresh);
 	registry_free(s->registry);
 	s->registry = fresh;
 	registry_log_missing(fresh);
@@ -90,10 +93,39 @@ static int open_signals(struct server *s, struct err *e)
 	return 0;
 }
 
+/* An image that changes shows in its directory. Without this watch, what waits
+ * with the old one is used up or grows too old. */
+static void watch_images(struct server *s)
+{
+	s->images.fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+	if (s->images.fd >= 0 &&
+	    inotify_add_watch(s->images.fd, s->config->images_dir,
+		IN_ONLYDIR | IN_CREATE | IN_MOVE | IN_DELETE |
+		    IN_CLOSE_WRITE) >= 0 &&
+	    server_watch(s, &s->images, EPOLLIN) == 0)
+		return;
+	log_info(
+	    "%s is not watched: %s", s->config->images_dir, strerror(errno));
+	if (s->images.fd >= 0)
+		(void)close(s->images.fd);
+	s->images.fd = -1;
+}
+
+static void images_event(struct server *s)
+{
+	char events[4096];
+
+	while (read(s->images.fd, events, sizeof events) > 0)
+		;
+	pool_check_images(s);
+}
+
 static int share_descriptors(struct server *s, struct err *e)
 {
 	const rlim_t reserved =
-	    FDS_RESERVED + FDS_PER_RUN * (rlim_t)s->config->concurrency;
+	    FDS_RESERVED +
+	    FDS_PER_RUN * ((rlim_t)s->config->concurrency +
+			      (s->config->warm ? s->config->warm_max : 0));
 	const rlim_t least = reserved + CLIENT_MIN > FDS_OF_RUNSC
 				 ? reserved + CLIENT_MIN
 				 : FDS_OF_RUNSC;
@@ -132,6 +164,7 @@ static int server_open(struct server *s, struct err *e)
 	if (s->epoll_fd < 0 || server_watch(s, &s->listen, EPOLLIN) < 0 ||
 	    server_watch(s, &s->signal, EPOLLIN) < 0)
 		return err_sys(e, errno, "epoll");
+	watch_images(s);
 	return 0;
 }
 
@@ -154,9 +187,11 @@ static void server_close(struct server *s)
 		(void)unlink(s->config->runner_socket);
 	close_fd(s->listen.fd);
 	close_fd(s->signal.fd);
+	close_fd(s->images.fd);
 	close_fd(s->epoll_fd);
 	close_fd(s->lock_fd);
 	close_fd(s->subtree_lock_fd);
+	pool_done(&s->pool);
 	registry_free(s->registry);
 	peers_free(&s->peers);
 }
@@ -173,6 +208,7 @@ static void drain(struct server *s)
 		client_accept(s);
 		(void)epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, s->listen.fd, NULL);
 		client_refuse_all(s, "the service is shutting down");
+		pool_empty(s);
 		return;
 	}
 	if (!s->abandoned)
@@ -219,6 +255,9 @@ static void dispatch(struct server *s, const struct epoll_event *ev)
 	case SOURCE_WORKER:
 		worker_event(s, (struct worker *)(void *)src);
 		break;
+	case SOURCE_IMAGES:
+		images_event(s);
+		break;
 	}
 }
 
@@ -235,6 +274,8 @@ static int wait_ms(const struct server *s)
 
 	due = min_us(due, worker_deadline_us(s));
 	due = min_us(due, s->accept_again_us);
+	if (!s->draining)
+		due = min_us(due, pool_due_us(s));
 	if (!s->probing && !s->draining)
 		due = min_us(due, s->next_probe_us);
 	if (s->draining)
@@ -288,8 +329,19 @@ static void server_loop(struct server *s)
 		signal_event(s);
 		timers(s);
 		client_start_waiting(s);
+		pool_tick(s, clock_us());
 		client_bury(s);
 	}
+}
+
+static uint32_t cpu_count(void)
+{
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	if (sched_getaffinity(0, sizeof set, &set) != 0)
+		return 1;
+	return (uint32_t)CPU_COUNT(&set);
 }
 
 int server_run(const struct config *config, struct err *e)
@@ -297,6 +349,8 @@ int server_run(const struct config *config, struct err *e)
 	struct server s = {.config = config,
 	    .listen = {.kind = SOURCE_LISTEN, .fd = -1},
 	    .signal = {.kind = SOURCE_SIGNAL, .fd = -1},
+	    .images = {.kind = SOURCE_IMAGES, .fd = -1},
+	    .pool = {.cpus = cpu_count()},
 	    .lock_fd = -1,
 	    .subtree_lock_fd = -1,
 	    .epoll_fd = -1,

@@ -16,16 +16,18 @@
 #include "runner/admit.h"
 #include "runner/cgroup.h"
 #include "runner/listen.h"
+#include "runner/pool.h"
 #include "runner/supervisor.h"
 
-/* Inside the runner's event loop: server.c, client.c, worker.c, health.c. */
+/* Inside the runner's event loop: server.c, client.c, worker.c, health.c, pool.c. */
 
 /* What an epoll event belongs to; first member of its holder. */
 enum source_kind {
 	SOURCE_LISTEN,
 	SOURCE_SIGNAL,
 	SOURCE_CLIENT,
-	SOURCE_WORKER
+	SOURCE_WORKER,
+	SOURCE_IMAGES /* something in images_dir changed */
 };
 
 struct source {
@@ -48,6 +50,8 @@ struct client {
 enum worker_kind {
 	WORKER_RUN, /* a supervisor with a client */
 	WORKER_PROBE, /* a supervisor that only boots a sandbox */
+	WORKER_AHEAD, /* a supervisor that waits for a claim */
+	WORKER_DROPPED, /* the same, let go: it ends */
 	WORKER_JANITOR /* removes what a killed supervisor left */
 };
 
@@ -60,8 +64,11 @@ struct worker {
 	pid_t pid;
 	uint64_t deadline_us; /* then it is killed; UINT64_MAX: it was */
 	struct leaf *leaf;
+	struct seat seat; /* in the pool */
+	uint64_t memory_bytes; /* that the leaf may take; 0 without a run */
 	struct run_report report;
 	bool has_report;
+	uint64_t report_us; /* when it came */
 };
 
 enum health {
@@ -78,6 +85,7 @@ struct server {
 	struct admit admit;
 	struct source listen;
 	struct source signal;
+	struct source images; /* fd -1: not watched */
 	int lock_fd; /* of the socket */
 	int subtree_lock_fd;
 	int epoll_fd;
@@ -89,6 +97,7 @@ struct server {
 	uint64_t begun_us; /* with the serial: a leaf's name */
 	uint64_t leaf_serial;
 	struct runner_status status; /* counters */
+	struct pool pool;
 	enum health health;
 	char health_reason[sizeof(((struct err *)0)->msg)];
 	bool probing;
@@ -117,6 +126,14 @@ void client_bury(struct server *s);
 int worker_run(struct server *s, const struct runtime *rt, struct client *c,
     uint64_t queue_us, struct err *e);
 int worker_probe(struct server *s, const struct runtime *rt, struct err *e);
+/* Forks a supervisor that boots and waits for a claim, in which the mailbox is
+ * filled in; borrowed by *ret as long as it lives. */
+int worker_ahead(struct server *s, struct run_order *order, struct worker **ret,
+    struct err *e);
+/* Has a WORKER_AHEAD end. */
+void worker_let_go(struct worker *w);
+/* What the leaf of a run with these limits may take. */
+uint64_t worker_memory(const struct server *s, const struct limits *l);
 void worker_event(struct server *s, struct worker *w);
 /* After SIGCHLD: takes all ended children. */
 void worker_reap(struct server *s);

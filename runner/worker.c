@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -22,6 +23,12 @@
 #define JANITOR_MS 20000u
 #define JANITOR_MAX_US (2u * JANITOR_MS * 1000u)
 
+/* That one supervisor sends: it waits, it has ended. */
+#define REPORTS_MAX 2
+
+/* A supervisor that was let go has nothing to do but clean up. */
+#define LET_GO_MAX_US 30000000u
+
 /* In a child: nothing of the loop may be kept open, or a peer would wait for an
  * end of file that never comes. `keep` is the one client that stays. */
 static void close_loop(const struct server *s, int keep)
@@ -32,6 +39,8 @@ static void close_loop(const struct server *s, int keep)
 	(void)close(s->epoll_fd);
 	(void)close(s->signal.fd);
 	(void)close(s->listen.fd);
+	if (s->images.fd >= 0)
+		(void)close(s->images.fd);
 	(void)close(s->lock_fd);
 	(void)close(s->subtree_lock_fd);
 	TAILQ_FOREACH (c, &s->clients, link)
@@ -70,6 +79,20 @@ static struct worker *worker_new(enum worker_kind kind, struct leaf *leaf)
 	return w;
 }
 
+static uint8_t *mailbox_new(void)
+{
+	void *p = mmap(NULL, LIMIT_FRAME, PROT_READ | PROT_WRITE,
+	    MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	return p != MAP_FAILED ? p : NULL;
+}
+
+static void mailbox_free(uint8_t *mailbox)
+{
+	if (mailbox != NULL)
+		(void)munmap(mailbox, LIMIT_FRAME);
+}
+
 /* Taken out of the epoll set by name: a child that was just forked may still
  * hold a copy, and then closing alone would leave an event that points to w. */
 static void worker_unwatch(struct server *s, struct worker *w)
@@ -85,6 +108,7 @@ static void worker_free(struct server *s, struct worker *w)
 {
 	TAILQ_REMOVE(&s->workers, w, link);
 	worker_unwatch(s, w);
+	mailbox_free(w->seat.mailbox);
 	leaf_free(w->leaf);
 	free(w);
 }
@@ -111,7 +135,7 @@ static void drop_leaf(struct leaf *leaf)
 
 /* Forks a supervisor for `order`, in which leaf and control_fd are filled in. */
 static int fork_supervisor(struct server *s, struct run_order *order,
-    enum worker_kind kind, struct err *e)
+    enum worker_kind kind, struct worker **ret, struct err *e)
 {
 	int control[2] = {-1, -1};
 	struct worker *w = NULL;
@@ -144,11 +168,18 @@ static int fork_supervisor(struct server *s, struct run_order *order,
 	TAILQ_INSERT_TAIL(&s->workers, w, link);
 	/* Failing to watch only loses the report; the child's end is seen. */
 	(void)server_watch(s, &w->source, EPOLLIN);
+	*ret = w;
 	return 0;
 fail:
 	free(w);
 	drop_leaf(order->leaf);
 	return rc;
+}
+
+uint64_t worker_memory(const struct server *s, const struct limits *l)
+{
+	return l->memory_bytes +
+	       ((uint64_t)s->config->sandbox_overhead_mb << 20);
 }
 
 int worker_run(struct server *s, const struct runtime *rt, struct client *c,
@@ -160,16 +191,54 @@ int worker_run(struct server *s, const struct runtime *rt, struct client *c,
 	    .client_fd = c->source.fd,
 	    .queue_us = queue_us,
 	    .slot_us = clock_us()};
+	struct worker *w;
+	int rc = fork_supervisor(s, &order, WORKER_RUN, &w, e);
 
-	return fork_supervisor(s, &order, WORKER_RUN, e);
+	if (rc == 0)
+		w->memory_bytes = worker_memory(s, &c->job.limits);
+	return rc;
 }
 
 int worker_probe(struct server *s, const struct runtime *rt, struct err *e)
 {
 	struct run_order order = {
 	    .config = s->config, .runtime = rt, .client_fd = -1};
+	struct worker *w;
 
-	return fork_supervisor(s, &order, WORKER_PROBE, e);
+	return fork_supervisor(s, &order, WORKER_PROBE, &w, e);
+}
+
+int worker_ahead(struct server *s, struct run_order *order, struct worker **ret,
+    struct err *e)
+{
+	uint8_t *mailbox = mailbox_new();
+	int rc;
+
+	if (mailbox == NULL)
+		return err_sys(e, errno, "a mailbox");
+	order->mailbox = mailbox;
+	rc = fork_supervisor(s, order, WORKER_AHEAD, ret, e);
+	/* For this supervisor and no other, nor for what they start: the job
+	 * of one client will be in it. */
+	if (rc == 0 && madvise(mailbox, LIMIT_FRAME, MADV_DONTFORK) != 0) {
+		rc = err_sys(e, errno, "MADV_DONTFORK");
+		worker_let_go(*ret);
+	}
+	if (rc < 0)
+		mailbox_free(mailbox);
+	else
+		(*ret)->seat.mailbox = mailbox;
+	return rc;
+}
+
+void worker_let_go(struct worker *w)
+{
+	w->kind = WORKER_DROPPED;
+	if (w->deadline_us == UINT64_MAX)
+		w->deadline_us = clock_us() + LET_GO_MAX_US;
+	/* The socket stays watched: it tells when the other end closes. */
+	if (w->source.fd >= 0)
+		(void)shutdown(w->source.fd, SHUT_WR);
 }
 
 /* Turns w, whose process is gone, into a janitor for the leaf that it left. */
@@ -199,6 +268,36 @@ static void become_janitor(struct server *s, struct worker *w)
 	w->deadline_us = clock_us() + JANITOR_MAX_US;
 }
 
+/* One that was booted ahead has told of its boot before its end. */
+static void count_boot_cpu(struct server *s, const struct run_report *r)
+{
+	uint64_t *total = &s->status.boot_cpu_us_total;
+
+	if (r->boot_cpu_us == UINT64_MAX)
+		*total = STATUS_UNKNOWN;
+	else if (*total != STATUS_UNKNOWN)
+		*total += r->boot_cpu_us;
+}
+
+static bool has_booted(const struct run_report *r)
+{
+	return r->end != RUN_END_FAILED && r->end != RUN_END_GONE;
+}
+
+static void take_report(
+    struct server *s, struct worker *w, const struct run_report *r)
+{
+	if (has_booted(r) && (r->end == RUN_END_NONE || !w->seat.waits))
+		count_boot_cpu(s, r);
+	if (r->end == RUN_END_NONE) {
+		pool_ready(s, w, r);
+		return;
+	}
+	w->report = *r;
+	w->has_report = true;
+	w->report_us = clock_us();
+}
+
 void worker_event(struct server *s, struct worker *w)
 {
 	struct run_report r;
@@ -206,8 +305,7 @@ void worker_event(struct server *s, struct worker *w)
 
 	if (n == (ssize_t)sizeof r) {
 		r.why[sizeof r.why - 1] = '\0';
-		w->report = r;
-		w->has_report = true;
+		take_report(s, w, &r);
 		return;
 	}
 	if (n >= 0 || (errno != EAGAIN && errno != EINTR))
@@ -221,6 +319,9 @@ static void count_end(struct server *s, const struct worker *w)
 	s->status.runs_total++;
 	histogram_add(&s->status.phases[STATUS_BOOT], r->boot_us);
 	histogram_add(&s->status.phases[STATUS_RUN], r->run_us);
+	if (w->has_report)
+		histogram_add(&s->status.phases[STATUS_CLEANUP],
+		    clock_us() - w->report_us);
 	switch ((enum run_end)r->end) {
 	case RUN_END_TIMEOUT:
 		s->status.timeouts_total++;
@@ -246,13 +347,15 @@ static void worker_ended(struct server *s, struct worker *w, int status)
 {
 	bool clean = WIFEXITED(status) && WEXITSTATUS(status) == 0;
 
-	/* The report may still lie in the socket. */
-	if (w->source.fd >= 0)
+	/* Its reports may still lie in the socket. */
+	for (int i = 0; i < REPORTS_MAX && w->source.fd >= 0; i++)
 		worker_event(s, w);
 	if (w->kind == WORKER_RUN)
 		count_end(s, w);
 	else if (w->kind == WORKER_PROBE)
 		health_probe_result(s, w->has_report ? &w->report : NULL);
+	else if (w->kind == WORKER_AHEAD)
+		pool_lost(s, w, w->has_report ? &w->report : NULL);
 	if (!clean && w->kind != WORKER_JANITOR) {
 		log_warn("supervisor %d ended with status 0x%x; cleaning up",
 		    w->pid, (unsigned)status);
@@ -262,6 +365,7 @@ static void worker_ended(struct server *s, struct worker *w, int status)
 	if (w->holds_slot)
 		admit_release(&s->admit);
 	worker_free(s, w);
+	pool_poke(s, 0);
 }
 
 static struct worker *find_worker(const struct server *s, pid_t pid)

@@ -22,11 +22,14 @@ class Subtree:
         return [TOOL, "exec", self.name, "--user", self.user, "--memory",
                 str(self.memory), "--", *argv]
 
+    def tops(self):
+        """The subtree's directory in each hierarchy."""
+        return subprocess.run([TOOL, "path", self.name], check=True,
+                              capture_output=True, text=True).stdout.split()
+
     def groups(self):
         """Every group of the subtree in every hierarchy, deepest first."""
-        tops = subprocess.run([TOOL, "path", self.name], check=True,
-                              capture_output=True, text=True).stdout.split()
-        return [path for top in tops
+        return [path for top in self.tops()
                 for path, _, _ in os.walk(top, topdown=False)]
 
     def leaves(self):

@@ -338,10 +338,45 @@ class Service:
             if cgroups.alive(p) and owner(p) == self.runner_uid}
 
     def leftovers(self):
-        """What is there and was not when the service was started and idle.
-        The processes of its life are compared by a new baseline after every
-        restart()."""
-        return sorted(self.snapshot() - self.baseline)
+        """What is there and was not when the service was started and idle,
+        and is no part of a sandbox that waits for its run. The processes of
+        its life are compared by a new baseline after every restart()."""
+        return sorted(self.snapshot() - self.baseline - self.pooled())
+
+    def pool_size(self):
+        """How many sandboxes wait or are booted for that; None: the runner
+        does not tell."""
+        try:
+            values = self.client(timeout=5).metrics()
+            return int(sum(v for k, v in values.items()
+                           if k.startswith("isobox_pool_sandboxes")))
+        except (OSError, Broken, AssertionError):
+            return None
+
+    def pooled(self):
+        """The lines of snapshot() that are sandboxes which wait: all that
+        there are, if they are as many as the runner says, with as many
+        supervisors. One more is one left behind, and then all are told."""
+        number = self.pool_size()
+        if not number:
+            return set()
+        leaves = self.subtree.leaves()
+        supervisors = {p for p in descendants(self.runner.pid)
+                       if cgroups.parent(p) == self.runner.pid
+                       and cgroups.alive(p)}
+        if (len({os.path.basename(g) for g in leaves}) != number
+                or len(supervisors) != number):
+            return set()
+        pids = supervisors | {p for q in supervisors for p in descendants(q)}
+        return ({"cgroup leaf %s" % leaf for leaf in leaves}
+                | {"process %d %s" % (p, command_line(p)) for p in pids})
+
+    def wait_pool(self, number, timeout=30.0):
+        """Until so many sandboxes wait."""
+        def waiting():
+            return self.client().metrics()[
+                'isobox_pool_sandboxes{state="waiting"}'] >= number
+        wait_for("%d waiting sandboxes" % number, waiting, timeout, 0.05)
 
     def assert_clean(self, timeout=10.0):
         """Nothing of any run is left; clean-up may take a moment."""
@@ -355,9 +390,15 @@ class Service:
             time.sleep(0.05)
 
     def usage(self):
-        """{name: (descriptors, threads, RSS KiB)} of our processes."""
-        return {name: usage(getattr(self, name).pid)
-                for name in ("runner", "fcgi") if getattr(self, name)}
+        """{name: (descriptors, threads, RSS KiB)} of our processes; without
+        the runner's descriptors for sandboxes that wait: a socket, and a
+        directory in each hierarchy."""
+        found = {name: usage(getattr(self, name).pid)
+                 for name in ("runner", "fcgi") if getattr(self, name)}
+        fds, threads, rss = found["runner"]
+        each = 1 + len(self.subtree.tops())
+        fds -= each * (self.pool_size() or 0)
+        return dict(found, runner=(fds, threads, rss))
 
 
 def adopt_orphans():

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "runner/server_int.h"
@@ -20,6 +21,7 @@
 static char leaf_name[80]; /* of the newest */
 static struct run_report health_seen;
 static unsigned doubts;
+static unsigned lost;
 static bool hanging;
 
 /* ---- what worker.c calls ------------------------------------------------ */
@@ -27,9 +29,17 @@ static bool hanging;
 int supervisor_main(const struct run_order *order)
 {
 	const struct run_report r = {.end = RUN_END_EXIT, .boot_us = 7};
+	const struct run_report waits = {.end = RUN_END_NONE};
+	char byte;
 
 	if (hanging)
 		(void)raise(SIGSTOP);
+	if (order->mailbox != NULL) {
+		(void)send(order->control_fd, &waits, sizeof waits, 0);
+		if (recv(order->control_fd, &byte, 1, 0) == 1)
+			_exit(order->mailbox[0] == 'j' ? 0 : 1);
+		_exit(0);
+	}
 	(void)send(order->control_fd, &r, sizeof r, MSG_NOSIGNAL);
 	return 0;
 }
@@ -74,6 +84,27 @@ void health_probe_result(struct server *s, const struct run_report *r)
 {
 	(void)s;
 	health_seen = r != NULL ? *r : (struct run_report){0};
+}
+
+void pool_ready(struct server *s, struct worker *w, const struct run_report *r)
+{
+	(void)s;
+	(void)r;
+	w->seat.waits = true;
+}
+
+void pool_lost(struct server *s, struct worker *w, const struct run_report *r)
+{
+	(void)s;
+	(void)w;
+	(void)r;
+	lost++;
+}
+
+void pool_poke(struct server *s, uint64_t delay_us)
+{
+	(void)s;
+	(void)delay_us;
 }
 
 void health_doubt(struct server *s)
@@ -190,6 +221,57 @@ static void test_no_leaf_name_comes_twice(void **state)
 	assert_int_equal(doubts, 0);
 }
 
+static struct worker *start_ahead(struct server *s)
+{
+	struct run_order order = {.client_fd = -1};
+	struct worker *w;
+	struct err e;
+
+	assert_int_equal(worker_ahead(s, &order, &w, &e), 0);
+	for (int i = 0; i < 2000 && !w->seat.waits; i++) {
+		worker_event(s, w);
+		(void)usleep(1000);
+	}
+	assert_true(w->seat.waits);
+	return w;
+}
+
+/* What the runner writes there its supervisor reads, and no other child. */
+static void test_mailbox_is_for_one(void **state)
+{
+	struct server *s = *state;
+	const struct worker *w = start_ahead(s);
+	int status;
+	pid_t pid;
+
+	w->seat.mailbox[0] = 'j';
+	pid = fork();
+	if (pid == 0) {
+		(void)signal(SIGSEGV, SIG_DFL);
+		_exit(w->seat.mailbox[0]);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
+	assert_int_equal(send(w->source.fd, "c", 1, 0), 1);
+	lost = 0;
+	reap_all(s);
+	assert_int_equal(lost, 1); /* by itself, not let go */
+}
+
+static void test_let_go(void **state)
+{
+	struct server *s = *state;
+	struct worker *w = start_ahead(s);
+
+	w->deadline_us = UINT64_MAX;
+	worker_let_go(w);
+	assert_int_equal(w->kind, WORKER_DROPPED);
+	assert_true(worker_deadline_us(s) != UINT64_MAX);
+	lost = 0;
+	reap_all(s);
+	assert_int_equal(lost, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -201,6 +283,9 @@ int main(void)
 		test_who_hangs_is_killed, setup, teardown),
 	    cmocka_unit_test_setup_teardown(
 		test_no_leaf_name_comes_twice, setup, teardown),
+	    cmocka_unit_test_setup_teardown(
+		test_mailbox_is_for_one, setup, teardown),
+	    cmocka_unit_test_setup_teardown(test_let_go, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

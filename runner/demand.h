@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef ISOBOX_DEMAND_H
+#define ISOBOX_DEMAND_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "lib/err.h"
+#include "lib/registry.h"
+
+/*
+ * For what sandboxes should wait: bookkeeping without side effects; the clock is
+ * the caller's (CLOCK_MONOTONIC, microseconds).
+ *
+ * Each kind of sandbox has a score: the requests for it, of which half is
+ * forgotten in DEMAND_HALF_LIFE_US. Seats are shared out by the highest averages
+ * (D'Hondt): the next goes to the kind with the greatest score / (seats it has +
+ * 1). When all are taken, one is given up for another kind only if that is worth
+ * twice as much, so that they do not change hands all the time.
+ */
+#define DEMAND_HALF_LIFE_US 120000000u
+
+/* The score of one request. */
+#define DEMAND_UNIT (1u << 20)
+
+/* What nobody asked for lately: one seat for each language, if there is room,
+ * and no second one. */
+#define DEMAND_PRIOR (DEMAND_UNIT / 10)
+#define DEMAND_LEAST (DEMAND_UNIT * 6 / 100)
+
+/* Of a sandbox that was never measured. */
+#define DEMAND_GUESS_BYTES (48ull << 20)
+#define DEMAND_GUESS_PRELOAD_BYTES (160ull << 20)
+
+struct demand_kind {
+	const struct runtime *runtime;
+	bool preload; /* the runtime's modules are loaded */
+	bool network;
+};
+
+struct demand_entry {
+	struct demand_kind kind;
+	uint64_t score; /* at at_us */
+	uint64_t at_us;
+	uint64_t prior;
+	uint32_t have; /* seats: sandboxes that wait or boot for that */
+	uint64_t bytes; /* of one of them */
+};
+
+struct demand {
+	struct demand_entry *entries;
+	size_t count;
+	uint32_t seats; /* in all */
+	uint32_t seats_of_one; /* kind */
+	uint64_t bytes; /* of all sandboxes together */
+};
+
+enum demand_step {
+	DEMAND_NOTHING,
+	DEMAND_BOOT, /* a sandbox of that kind */
+	DEMAND_DROP /* one of that kind, to make room */
+};
+
+/* Entries for all that r's runtimes allow to wait; `network`: whether a request
+ * that does not say so gets one. The three bounds are the caller's to fill in
+ * before. The caller frees by demand_done(). */
+int demand_init(
+    struct demand *d, const struct registry *r, bool network, struct err *e);
+void demand_done(struct demand *d);
+
+/* Takes over the scores of the entries of `old` for the same name and version. */
+void demand_inherit(struct demand *d, const struct demand *old);
+
+/* NULL when such a sandbox never waits. */
+struct demand_entry *demand_find(
+    const struct demand *d, const struct demand_kind *kind);
+
+/* A request for that kind came. */
+void demand_note(struct demand_entry *e, uint64_t now_us);
+
+/* What to do next, to whom in *ret. It is the caller's to count `have`. */
+enum demand_step demand_next(
+    const struct demand *d, uint64_t now_us, struct demand_entry **ret);
+
+/* The kind whose seat is worth least; NULL when there is no seat. */
+struct demand_entry *demand_least(const struct demand *d, uint64_t now_us);
+
+/* What all sandboxes together take. */
+uint64_t demand_bytes(const struct demand *d);
+
+#endif
