@@ -13,6 +13,7 @@
 #include "fcgi/text.h"
 #include "lib/clock.h"
 #include "lib/log.h"
+#include "lib/timestamp.h"
 
 #define PATH_SHOWN 256u /* bytes of a path */
 #define TENANT_SHOWN 12 /* hexadecimal digits of a key's hash */
@@ -86,15 +87,10 @@ static void put_remote(struct buf *out, const char *remote)
 
 static void put_time(struct buf *out)
 {
-	struct timespec now;
-	struct tm tm;
-	char text[32];
+	char text[TIMESTAMP_SIZE];
 
-	(void)clock_gettime(CLOCK_REALTIME, &now);
-	if (gmtime_r(&now.tv_sec, &tm) == NULL ||
-	    strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%S", &tm) == 0)
-		text[0] = '\0';
-	buf_printf(out, "\"%s.%03ldZ\"", text, now.tv_nsec / 1000000);
+	timestamp(clock_wall_ms(), text);
+	buf_printf(out, "\"%s\"", text);
 }
 
 static void put_flags(struct buf *out, const struct exchange *x)

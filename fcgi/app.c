@@ -10,6 +10,9 @@
 #include "lib/log.h"
 #include "lib/token.h"
 
+/* Of 8 MiB at most, in a process of some hundred. */
+#define LARGE_ANSWERS 16u
+
 static int load_catalog(struct app *app, struct err *e)
 {
 	struct catalog *c;
@@ -55,6 +58,7 @@ int app_init(struct app *app, const char *config_path, struct err *e)
 	memset(app, 0, sizeof(*app));
 	app->config_path = config_path;
 	accesslog_init(&app->log);
+	(void)sem_init(&app->large, 0, LARGE_ANSWERS);
 	shared_slot_init(&app->catalog);
 	shared_slot_init(&app->keys);
 	if ((r = token_init(e)) < 0 ||
@@ -75,6 +79,7 @@ void app_done(struct app *app)
 	if (app->ratelimit != NULL)
 		ratelimit_close(app->ratelimit);
 	store_free(app->store);
+	(void)sem_destroy(&app->large);
 	shared_slot_done(&app->catalog);
 	shared_slot_done(&app->keys);
 	config_free(app->config);

@@ -2,6 +2,8 @@
 #ifndef ISOBOX_FCGI_APP_H
 #define ISOBOX_FCGI_APP_H
 
+#include <semaphore.h>
+
 #include "fcgi/accesslog.h"
 #include "fcgi/catalog.h"
 #include "fcgi/metrics.h"
@@ -21,6 +23,7 @@ struct app {
 	struct shared_slot keys; /* struct keyring */
 	struct ratelimit *ratelimit; /* NULL: no limit is set */
 	struct store *store; /* a CGI program opens it when it is used */
+	sem_t large; /* places for large answers that are held in memory */
 	struct accesslog log;
 	struct metrics metrics;
 	struct transfers transfers;

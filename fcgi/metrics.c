@@ -142,6 +142,18 @@ static void put_counts(struct metrics *m, struct buf *out)
 		"Volumes made by this process."},
 	    [METRIC_VOLUMES_DELETED] = {"isobox_volumes_deleted_total",
 		"Volumes removed by their clients."},
+	    [METRIC_MEMORY_READS] = {"isobox_memory_reads_total",
+		"Values of the memory that were asked for and found."},
+	    [METRIC_MEMORY_WRITES] = {"isobox_memory_writes_total",
+		"Values put into the memory."},
+	    [METRIC_MEMORY_DELETES] = {"isobox_memory_deletes_total",
+		"Values deleted from the memory, or not there at all."},
+	    [METRIC_MEMORY_LISTS] = {"isobox_memory_lists_total",
+		"Pages of keys of the memory."},
+	    [METRIC_MEMORY_BYTES_IN] = {"isobox_memory_received_bytes_total",
+		"Bytes of values put into the memory."},
+	    [METRIC_MEMORY_BYTES_OUT] = {"isobox_memory_sent_bytes_total",
+		"Bytes of values sent from the memory."},
 	};
 
 	for (unsigned i = 0; i < METRIC_COUNT; i++)
@@ -152,6 +164,7 @@ static void put_counts(struct metrics *m, struct buf *out)
 void metrics_print_store(struct store *store, struct buf *out)
 {
 	uint64_t n;
+	uint64_t bytes;
 	struct err e;
 
 	if (store_session_count(store, NULL, &n, &e) >= 0)
@@ -161,6 +174,12 @@ void metrics_print_store(struct store *store, struct buf *out)
 	if (store_volume_count(store, NULL, &n, &e) >= 0)
 		put_value(out, "isobox_volumes", "gauge",
 		    "Volumes that there are.", n);
+	if (store_memory_usage(store, &n, &bytes, &e) < 0)
+		return;
+	put_value(out, "isobox_memory_keys", "gauge",
+	    "Keys in the memory of all tenants.", n);
+	put_value(out, "isobox_memory_bytes", "gauge",
+	    "Bytes of the values in the memory of all tenants.", bytes);
 }
 
 void metrics_print(struct metrics *m, struct buf *out)

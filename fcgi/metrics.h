@@ -28,6 +28,12 @@ enum metric {
 	METRIC_FILE_BYTES_OUT,
 	METRIC_VOLUMES_CREATED,
 	METRIC_VOLUMES_DELETED,
+	METRIC_MEMORY_READS,
+	METRIC_MEMORY_WRITES,
+	METRIC_MEMORY_DELETES,
+	METRIC_MEMORY_LISTS,
+	METRIC_MEMORY_BYTES_IN,
+	METRIC_MEMORY_BYTES_OUT,
 	METRIC_COUNT
 };
 
@@ -56,6 +62,9 @@ void metrics_print_store(struct store *store, struct buf *out);
 
 /* All of it in Prometheus' text format 0.0.4. */
 void metrics_print(struct metrics *m, struct buf *out);
+
+/* What the memory of all tenants holds. */
+void metrics_print_memory(uint64_t keys, uint64_t bytes, struct buf *out);
 
 /* The runner's counters; status NULL: it did not answer. */
 void metrics_print_runner(const struct runner_status *status, struct buf *out);

@@ -134,6 +134,13 @@ void response_put_error(struct buf *out, const struct err *e)
 	buf_putc(out, '}');
 }
 
+/* Whether the same request may well succeed in a moment. */
+static bool is_passing(const struct err *e)
+{
+	return e->kind == ERR_CAPACITY ||
+	       (e->kind == ERR_STORAGE_FAILED && e->code == EBUSY);
+}
+
 void response_error_with(
     struct exchange *x, const struct err *e, const char *more)
 {
@@ -148,6 +155,8 @@ void response_error_with(
 		    e->msg);
 	x->revalidate = false;
 	buf_puts(&lines, more);
+	if (x->retry_after_s == 0 && is_passing(e))
+		x->retry_after_s = 1;
 	if (x->retry_after_s > 0)
 		buf_printf(&lines, "Retry-After: %u\r\n", x->retry_after_s);
 	buf_putc(&lines, '\0');

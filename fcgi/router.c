@@ -38,6 +38,9 @@ static const struct route routes[ROUTE_COUNT] = {
 	.post = h_volumes_post},
     [ROUTE_VOLUME] = {"/v1/volumes/{id}", .get = h_volume_get,
 	.del = h_volume_delete},
+    [ROUTE_MEMORY] = {"/v1/memory/{namespace}", .get = h_memory_list},
+    [ROUTE_MEMORY_KEY] = {"/v1/memory/{namespace}/{key}", .get = h_memory_get,
+	.put = h_memory_put, .del = h_memory_delete},
     [ROUTE_UNKNOWN] = {"other"},
 };
 

@@ -20,6 +20,15 @@ static inline uint64_t clock_ms(void)
 	return clock_us() / 1000u;
 }
 
+/* Milliseconds since 1970, for what people and other programs read. */
+static inline int64_t clock_wall_ms(void)
+{
+	struct timespec now = {0};
+
+	(void)clock_gettime(CLOCK_REALTIME, &now);
+	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
 /* What is left until a deadline, as poll(2) takes it; never less than 0. */
 static inline int clock_left_ms(uint64_t deadline_ms)
 {

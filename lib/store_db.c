@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "lib/cleanup.h"
+#include "lib/clock.h"
 #include "lib/file.h"
 
 #define FILE_NAME "isobox.db"
@@ -41,10 +42,7 @@ struct store {
 
 int64_t store_now_ms(void)
 {
-	struct timespec now = {0};
-
-	(void)clock_gettime(CLOCK_REALTIME, &now);
-	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+	return clock_wall_ms();
 }
 
 static int init_locks(struct store *s)
