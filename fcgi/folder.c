@@ -36,6 +36,11 @@ static void put_encoded(struct buf *out, const struct blob *name)
 	buf_putc(out, '"');
 }
 
+static int64_t to_ms(int64_t ns)
+{
+	return ns / 1000000 - (ns % 1000000 < 0 ? 1 : 0);
+}
+
 static void put_entry(struct buf *out, const struct ws_entry *n)
 {
 	buf_puts(out, "{\"name\":");
@@ -43,7 +48,7 @@ static void put_entry(struct buf *out, const struct ws_entry *n)
 	buf_printf(out,
 	    ",\"size\":%" PRIu64 ",\"dir\":%s,\"modTime\":", n->size,
 	    n->type == WS_DIR ? "true" : "false");
-	session_put_time(out, n->mtime_ns / 1000000);
+	session_put_time(out, to_ms(n->mtime_ns));
 	if (n->type == WS_LINK)
 		buf_puts(out, ",\"type\":\"link\"");
 	else if (n->type == WS_OTHER)

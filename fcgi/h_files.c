@@ -136,7 +136,7 @@ static int wants_zip(struct exchange *x, struct err *e)
 	int r = uri_query_get(
 	    &x->req.uri, "format", format, sizeof(format), &len, e);
 
-	if (r == 0 || (r > 0 && strcmp(format, "zip") == 0))
+	if (r == 0 || (r > 0 && len == 3 && strcmp(format, "zip") == 0))
 		return r;
 	return err_set(
 	    e, ERR_INVALID_REQUEST, EINVAL, "format may only be \"zip\"");

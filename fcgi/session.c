@@ -102,13 +102,15 @@ struct ws_call session_call(struct exchange *x, const struct store_session *s)
 
 void session_put_time(struct buf *out, int64_t ms)
 {
-	time_t seconds = (time_t)(ms / 1000);
+	int64_t part = ms % 1000 < 0 ? ms % 1000 + 1000 : ms % 1000;
+	time_t seconds = (time_t)((ms - part) / 1000);
 	struct tm tm;
 	char text[32];
 
-	if (ms < 0 || gmtime_r(&seconds, &tm) == NULL || tm.tm_year > 8099 ||
+	if (gmtime_r(&seconds, &tm) == NULL || tm.tm_year < -900 ||
+	    tm.tm_year > 8099 ||
 	    strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%S", &tm) == 0)
-		buf_puts(out, "null");
+		buf_puts(out, "null"); /* no year of four digits */
 	else
-		buf_printf(out, "\"%s.%03dZ\"", text, (int)(ms % 1000));
+		buf_printf(out, "\"%s.%03dZ\"", text, (int)part);
 }

@@ -2,6 +2,7 @@
 """The runner's side of lib/wsproto.h for tests: directories below one folder,
 with none of the real one's guards; what it refuses, a test tells it to."""
 
+import errno
 import io
 import os
 import shutil
@@ -93,8 +94,13 @@ class Workspaces:
         except Refusal as e:
             call.fail(*e.args)
             return
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             call.fail("not_found")
+            return
+        except OSError as e:
+            if e.errno != errno.ENAMETOOLONG:
+                raise
+            call.fail("invalid_path")
             return
         call.send(frame(END))
 
@@ -156,8 +162,10 @@ class Workspaces:
             assert kind == WS_COMMIT
             size, = struct.unpack("<Q", payload)
             assert os.fstat(fd).st_size == size
-            with open(path, "wb") as f:
+            temporary = b"%s/%d" % (self.base.encode(), threading.get_ident())
+            with open(temporary, "wb") as f:
                 f.write(os.pread(fd, size, 0))
+            os.replace(temporary, path)
             call.send(frame(INFO, info(os.stat(path))))
         finally:
             os.close(fd)
@@ -171,7 +179,7 @@ class Workspaces:
 
     def do_zip(self, call, q):
         path = self.path(q)
-        if not os.path.isdir(path):
+        if not os.path.stat.S_ISDIR(os.stat(path).st_mode):
             raise Refusal("invalid_request", 0, "not a folder")
         out = io.BytesIO()
         with zipfile.ZipFile(out, "w") as z:
