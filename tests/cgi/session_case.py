@@ -2,6 +2,7 @@
 """What the tests of sessions, their files and volumes share."""
 
 import json
+import os
 import sqlite3
 import urllib.parse
 
@@ -72,6 +73,22 @@ class SessionCase(ServiceCase):
                 return db.execute(statement, values).fetchall()
         finally:
             db.close()
+
+    def fds(self):
+        """Descriptors of the service; the store keeps some more or less."""
+        folder = "/proc/%d/fd" % self.service.process.pid
+        found = 0
+        for name in os.listdir(folder):
+            try:
+                found += "isobox.db" not in os.readlink(
+                    os.path.join(folder, name))
+            except FileNotFoundError:
+                pass
+        return found
+
+    def assert_no_more_fds(self, before):
+        self.service.wait_for(lambda: self.fds() <= before,
+                              "closed descriptors")
 
     def asked(self, *ops):
         """The workspace requests of the current test, the sweep's left out."""

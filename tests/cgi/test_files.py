@@ -261,15 +261,14 @@ class Download(FileCase):
 
     def test_the_client_leaves(self):
         self.write("f", b"x" * (32 * MIB))
-        before = self.service.fds()
+        before = self.fds()
         for _ in range(20):
             with fcgi_client.Connection(self.service.socket) as c:
                 c.send(fcgi_client.message(
                     "GET", "/v1/sessions/%s/fs?path=f" % self.s.id, None,
                     {"X-Session-Token": self.s.token}))
                 next(c.pieces())
-        self.service.wait_for(lambda: self.service.fds() <= before,
-                              "closed descriptors")
+        self.assert_no_more_fds(before)
 
     def test_no_such_file(self):
         self.assert_error(self.s.fs("GET", "nope"), 404, error("not_found"))
@@ -378,12 +377,12 @@ class Folder(FileCase):
             Workspaces.send_fd(call, frame(INFO, info(
                 os.stat("/etc/passwd"))), r)
             call.send(frame(END))
-        before = self.service.fds()
+        before = self.fds()
         self.runner.on_ws = pipe
         r = self.s.fs("GET", "x")
         self.assertEqual((r.status, r.json()["error"]),
                          (503, "sandbox_failed"))
-        self.assertLessEqual(self.service.fds(), before)
+        self.assert_no_more_fds(before)
 
     def test_descriptors_that_nobody_asked_for(self):
         def many(call):
@@ -391,12 +390,12 @@ class Folder(FileCase):
                 fd = os.open("/etc/passwd", os.O_RDONLY)
                 Workspaces.send_fd(call, frame(INFO, info()), fd)
             call.send(frame(END))
-        before = self.service.fds()
+        before = self.fds()
         self.runner.on_ws = many
         for _ in range(10):
             self.assertEqual(self.s.fs("GET", "x").status, 503)
             self.assertEqual(self.s.request("GET").status, 503)
-        self.assertLessEqual(self.service.fds(), before)
+        self.assert_no_more_fds(before)
 
 
 class Zip(FileCase):
@@ -533,7 +532,7 @@ class Upload(FileCase):
 
     def test_the_client_leaves(self):
         self.write("f", b"old")
-        before = self.service.fds()
+        before = self.fds()
         params = fcgi_client.variables(
             "PUT", "/v1/sessions/%s/fs?path=f" % self.s.id, None,
             {"X-Session-Token": self.s.token})
@@ -546,8 +545,7 @@ class Upload(FileCase):
                 c.send(head)
                 c.send(fcgi_client.record(
                     fcgi_client.STDIN, b"x" * 60000) * sent)
-        self.service.wait_for(lambda: self.service.fds() <= before,
-                              "closed descriptors")
+        self.assert_no_more_fds(before)
         self.assertEqual(self.read("f"), b"old")
 
     def test_refusals(self):
