@@ -20,6 +20,8 @@ CC ?= cc
 PKG_CONFIG ?= pkg-config
 
 LIB_PKGS := json-c yaml-0.1 libsodium libseccomp
+# Only isobox-runner: netlink, the rules of egress.
+EGRESS_PKGS := libnftnl libmnl
 # Of the store, which isobox.fcgi alone opens.
 STORE_PKGS := sqlite3
 
@@ -58,11 +60,11 @@ endif
 
 LIB_SRC := $(wildcard lib/*.c)
 FCGI_SRC := $(wildcard fcgi/*.c)
-RUNNER_SRC := $(wildcard runner/*.c)
+RUNNER_SRC := $(wildcard runner/*.c runner/egress/*.c)
 GUEST_SRC := $(wildcard guest/*.c)
 # What the guest's static init shares: no library behind these.
-GUEST_LIB_SRC := lib/buf.c lib/err.c lib/job.c lib/kproto.c lib/limits.c \
-	lib/path.c lib/payload.c lib/proto.c
+GUEST_LIB_SRC := lib/buf.c lib/err.c lib/hostname.c lib/job.c lib/kproto.c \
+	lib/limits.c lib/path.c lib/payload.c lib/proto.c
 UNIT_SRC := $(wildcard tests/unit/test_*.c)
 FUZZ_SRC := $(wildcard tests/fuzz/fuzz_*.c)
 GUEST_TEST_SRC := $(wildcard tests/guest/*.c)
@@ -79,9 +81,11 @@ GUEST_TEST_BIN := $(GUEST_TEST_SRC:tests/guest/%.c=$(B)/guest-test/%)
 
 PROGRAMS := $(B)/isobox.fcgi $(B)/isobox-runner $(B)/isobox-init
 
-PC_CFLAGS = $(shell $(PKG_CONFIG) --cflags $(LIB_PKGS) $(STORE_PKGS))
-PC_LIBS = $(shell $(PKG_CONFIG) --libs $(LIB_PKGS) $(STORE_PKGS))
-RUNNER_LIBS = $(shell $(PKG_CONFIG) --libs $(LIB_PKGS))
+PC_CFLAGS = $(shell $(PKG_CONFIG) --cflags $(LIB_PKGS) $(STORE_PKGS) \
+	$(EGRESS_PKGS))
+PC_LIBS = $(shell $(PKG_CONFIG) --libs $(LIB_PKGS) $(STORE_PKGS) \
+	$(EGRESS_PKGS))
+RUNNER_LIBS = $(shell $(PKG_CONFIG) --libs $(LIB_PKGS) $(EGRESS_PKGS))
 FCGI_LIBS := -lfcgi
 
 ifeq ($(V),1)
@@ -210,7 +214,8 @@ fuzz: $(FUZZ_BIN)
 asan:
 	+$(Q)$(MAKE) B=$(B)/asan SANITIZE=address,undefined OPT="-O1 -g" all unit
 
-C_FILES := $(wildcard lib/*.[ch] fcgi/*.[ch] runner/*.[ch] guest/*.[ch] \
+C_FILES := $(wildcard lib/*.[ch] fcgi/*.[ch] runner/*.[ch] \
+	runner/egress/*.[ch] guest/*.[ch] \
 	tests/unit/*.[ch] tests/fuzz/*.[ch] tests/guest/*.[ch] tests/bench/*.[ch] \
 	tests/integration/*.[ch])
 .PHONY: format format-check

@@ -125,7 +125,6 @@ static int get_members(struct execreq *q, struct members *m, struct err *e)
 	struct json_object *root = q->root;
 	int r;
 
-	q->job.network = true;
 	r = get_blob(root, "code", "code", &m->code, e);
 	if (r < 0)
 		return r;
@@ -134,9 +133,11 @@ static int get_members(struct execreq *q, struct members *m, struct err *e)
 	    (r = get_blob(root, "stdin", "stdin", &m->stdin_data, e)) < 0 ||
 	    (r = json_get_arr(root, "args", "args", &m->args, e)) < 0 ||
 	    (r = get_wishes(root, &m->wishes, e)) < 0 ||
-	    (r = json_get_bool(
-		 root, "network", "network", &q->job.network, e)) < 0)
+	    (r = execnet_take(root, &q->network, e)) < 0)
 		return r;
+	q->job.network = q->network.on;
+	q->job.allow = q->network.names;
+	q->job.allow_count = q->network.count;
 	return get_blob(
 	    root, "outputEncoding", "outputEncoding", &m->output_encoding, e);
 }

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "fcgi/execnet.h"
 #include "lib/err.h"
 #include "lib/job.h"
 #include "lib/json.h"
@@ -21,7 +22,8 @@ struct execreq {
 	uint8_t *decoded[LIMIT_FILES]; /* contents that came encoded */
 	struct job_file files[LIMIT_FILES];
 	struct blob args[LIMIT_ARGS];
-	struct job job; /* its arrays are the two above */
+	struct execnet network;
+	struct job job; /* its arrays are those above */
 	const struct runtime *runtime; /* the registry's */
 	bool base64; /* outputEncoding */
 };

@@ -269,6 +269,39 @@ static void put_pool(const struct pool_status *p, struct buf *out)
 	    p->dropped_total);
 }
 
+/* The value of a label: what would end it, or the line, is escaped. */
+static void put_label(const char *text, struct buf *out)
+{
+	for (; *text != '\0'; text++) {
+		if (*text == '"' || *text == '\\')
+			buf_putc(out, '\\');
+		buf_putc(out, *text == '\n' ? ' ' : *text);
+	}
+}
+
+static void put_egress(const struct runner_status *s, struct buf *out)
+{
+	put_value(out, "isobox_egress_allowed", "gauge",
+	    "Whether the configuration lets runs have a network.",
+	    s->egress != STATUS_EGRESS_OFF);
+	if (s->egress == STATUS_EGRESS_UP || s->egress == STATUS_EGRESS_DOWN)
+		put_value(out, "isobox_egress_up", "gauge",
+		    "Whether filtered egress was verified at the last try.",
+		    s->egress == STATUS_EGRESS_UP);
+	if (s->egress == STATUS_EGRESS_DOWN) {
+		put_head(
+		    out, "isobox_egress_down_info", "gauge", "Why it was not.");
+		buf_puts(out, "isobox_egress_down_info{reason=\"");
+		put_label(s->egress_reason, out);
+		buf_puts(out, "\"} 1\n");
+	}
+	put_value(out, "isobox_egress_runs_total", "counter",
+	    "Runs that had a network.", s->egress_runs_total);
+	put_value(out, "isobox_egress_refused_total", "counter",
+	    "Runs that wanted a network and had none.",
+	    s->egress_refused_total);
+}
+
 void metrics_print_runner(const struct runner_status *s, struct buf *out)
 {
 	put_value(out, "isobox_runner_up", "gauge",
@@ -301,4 +334,5 @@ void metrics_print_runner(const struct runner_status *s, struct buf *out)
 		    "CPU time that booting sandboxes took.",
 		    s->boot_cpu_us_total);
 	put_pool(&s->pool, out);
+	put_egress(s, out);
 }

@@ -33,6 +33,10 @@ struct config {
 
 	/* The sandbox (isobox-runner). */
 	bool allow_network;
+	char **egress_deny; /* more prefixes that no run may reach */
+	char **egress_allow; /* exceptions, "prefix:port" */
+	char **resolvers; /* of runs with network, IPv4 addresses */
+	char *slirp4netns; /* path of that program */
 	char *runsc; /* path of the runsc program */
 	char *runsc_platform; /* systrap or ptrace */
 	char *init_path; /* the guest's isobox-init */

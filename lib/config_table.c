@@ -28,6 +28,8 @@
 	ROW(key, var, CONFIG_CHOICE, false, 1, 16, def, choices, text)
 #define LIST(key, var, min, max, secret, text) \
 	ROW(key, var, CONFIG_LIST, secret, min, max, NULL, NULL, text)
+#define LIST_DEFAULT(key, var, min, max, def, text) \
+	ROW(key, var, CONFIG_LIST, false, min, max, def, NULL, text)
 
 const struct config_key config_keys[] = {
 	/* Who may call. */
@@ -57,6 +59,17 @@ const struct config_key config_keys[] = {
 	/* The sandbox. */
 	BOOL(allow_network, "ALLOW_NETWORK", "1",
 	    "let runs have filtered access to the public internet"),
+	LIST(egress_deny, "EGRESS_DENY", 0, 256, false,
+	    "more IPv4 prefixes that no run may reach, such as the host's "
+	    "address at a NAT router"),
+	LIST(egress_allow, "EGRESS_ALLOW", 0, 64, false,
+	    "exceptions from what no run may reach, as address or prefix and "
+	    "port: 10.1.2.3:3128"),
+	LIST_DEFAULT(resolvers, "RESOLVERS", 1, 3, "1.1.1.1,8.8.8.8",
+	    "name servers of runs with network; a private one needs an "
+	    "exception in egress_allow"),
+	PATH(slirp4netns, "SLIRP4NETNS", PATH_LEN_MAX, "/usr/bin/slirp4netns",
+	    "the program that carries runs' packets into the host's network"),
 	PATH(runsc, "RUNSC", PATH_LEN_MAX, NULL,
 	    "the runsc program; not set: /usr/local/bin/runsc or "
 	    "/usr/bin/runsc"),

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/hostname.h"
 #include "lib/path.h"
 #include "lib/payload.h"
 #include "lib/proto.h"
@@ -60,6 +61,7 @@ void job_encode(const struct job *j, struct buf *out)
 	put_blob(out, &j->stdin_data);
 	put_blob(out, &j->session);
 	put_blob(out, &j->volume);
+	put_blobs(out, j->allow, j->allow_count);
 }
 
 static int job_check(const struct job *j, struct err *e)
@@ -80,6 +82,13 @@ static int job_check(const struct job *j, struct err *e)
 		return payload_refuse(e, "job", "bad session or volume");
 	if (j->volume.len > 0 && j->session.len == 0)
 		return payload_refuse(e, "job", "a volume without a session");
+	if (j->allow_count > 0 && !j->network)
+		return payload_refuse(
+		    e, "job", "names to reach without a network");
+	for (size_t i = 0; i < j->allow_count; i++)
+		if (hostname_check_pattern(
+			(const char *)j->allow[i].data, j->allow[i].len, e) < 0)
+			return payload_refuse(e, "job", "bad host name");
 	return 0;
 }
 
@@ -107,6 +116,10 @@ static int job_read(struct reader *r, struct job *j, struct err *e)
 	j->stdin_data = get_blob(r);
 	j->session = get_blob(r);
 	j->volume = get_blob(r);
+	rc = get_strings(
+	    r, LIMIT_ALLOW, "job: allow", &j->allow, &j->allow_count, e);
+	if (rc < 0)
+		return rc;
 	rc = payload_finish(r, "job", e);
 	return rc < 0 ? rc : job_check(j, e);
 }
@@ -127,6 +140,7 @@ int job_decode(
 
 void job_done(struct job *j)
 {
+	free(j->allow);
 	free(j->files);
 	free(j->args);
 	*j = (struct job){0};

@@ -33,6 +33,9 @@ struct job {
 	struct blob version;
 	struct limits limits;
 	bool network;
+	struct blob *allow; /* host names that may be reached, patterns of
+			     * hostname.h; none: all that is not denied */
+	size_t allow_count;
 	uint32_t entry; /* index of the entry point in files */
 	struct job_file *files;
 	size_t file_count;

@@ -21,6 +21,7 @@
 #define LIMIT_NAME_COMPONENT 255u /* NAME_MAX of every file system */
 #define LIMIT_NAME 1024u /* contract; far under PATH_MAX */
 #define LIMIT_ARGS 256u /* contract */
+#define LIMIT_ALLOW 64u /* host names of one run */
 #define LIMIT_ARGV (LIMIT_ARGS + 64u) /* with a runtime's own words */
 #define LIMIT_ENV 128u /* variables of a runtime */
 #define LIMIT_PRELOAD 64u /* modules of a runtime's preload list */

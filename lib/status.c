@@ -66,6 +66,10 @@ void runner_status_encode(const struct runner_status *x, struct buf *out)
 	for (size_t i = 0; i < STATUS_PHASE_COUNT; i++)
 		put_histogram(out, &x->phases[i]);
 	put_pool(out, &x->pool);
+	put_u8(out, (uint8_t)x->egress);
+	put_cstr(out, x->egress_reason);
+	put_u64(out, x->egress_runs_total);
+	put_u64(out, x->egress_refused_total);
 }
 
 /* A string into a zeroed array of size bytes. */
@@ -78,6 +82,17 @@ static void get_text(struct reader *r, char *ret, size_t size)
 		r->bad = true;
 	else if (len > 0)
 		memcpy(ret, s, len);
+}
+
+static enum status_egress get_egress(struct reader *r)
+{
+	uint8_t v = get_u8(r);
+
+	if (v > STATUS_EGRESS_DOWN) {
+		r->bad = true;
+		return STATUS_EGRESS_UNKNOWN;
+	}
+	return (enum status_egress)v;
 }
 
 int runner_status_decode(const uint8_t *payload, size_t len,
@@ -102,6 +117,10 @@ int runner_status_decode(const uint8_t *payload, size_t len,
 	for (size_t i = 0; i < STATUS_PHASE_COUNT; i++)
 		get_histogram(&r, &x.phases[i]);
 	get_pool(&r, &x.pool);
+	x.egress = get_egress(&r);
+	get_text(&r, x.egress_reason, sizeof(x.egress_reason));
+	x.egress_runs_total = get_u64(&r);
+	x.egress_refused_total = get_u64(&r);
 	if (!reader_done(&r))
 		return err_set(e, ERR_INTERNAL, EPROTO,
 		    "runner status: bytes are missing, left over or out of "

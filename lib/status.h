@@ -37,6 +37,14 @@ struct pool_status {
 	uint64_t dropped_total; /* never used: too old, for another, memory */
 };
 
+/* Whether runs have their filtered network. */
+enum status_egress {
+	STATUS_EGRESS_OFF, /* the configuration's wish */
+	STATUS_EGRESS_UNKNOWN, /* not tried yet */
+	STATUS_EGRESS_UP,
+	STATUS_EGRESS_DOWN /* at the last try, for egress_reason */
+};
+
 /* The runner about itself, for /readyz, /healthz and /metrics. */
 struct runner_status {
 	bool ready;
@@ -54,6 +62,10 @@ struct runner_status {
 	uint64_t boot_cpu_us_total; /* all boots; or STATUS_UNKNOWN */
 	struct histogram phases[STATUS_PHASE_COUNT];
 	struct pool_status pool;
+	enum status_egress egress;
+	char egress_reason[256];
+	uint64_t egress_runs_total; /* runs that had a network */
+	uint64_t egress_refused_total; /* that wanted one and had none */
 };
 
 void runner_status_encode(const struct runner_status *x, struct buf *out);

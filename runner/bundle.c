@@ -59,5 +59,7 @@ void bundle_config(const struct bundle_spec *spec, struct buf *out)
 	buf_puts(out,
 	    "],\"linux\":{\"namespaces\":[{\"type\":\"pid\"},"
 	    "{\"type\":\"mount\"},{\"type\":\"ipc\"},{\"type\":\"uts\"},"
-	    "{\"type\":\"network\"}]}}");
+	    /* The one that runsc is started in; without a path it would make
+	     * another. */
+	    "{\"type\":\"network\",\"path\":\"/proc/self/ns/net\"}]}}");
 }

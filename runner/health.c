@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "lib/clock.h"
 #include "lib/log.h"
@@ -85,4 +86,31 @@ void health_doubt(struct server *s)
 {
 	if (s->next_probe_us == UINT64_MAX)
 		s->next_probe_us = clock_us();
+}
+
+void health_note_network(
+    struct server *s, const struct run_report *r, bool was_run)
+{
+	struct runner_status *st = &s->status;
+
+	if (r->network == RUN_NETWORK_UP) {
+		if (was_run)
+			st->egress_runs_total++;
+		if (st->egress != STATUS_EGRESS_UP)
+			log_info("egress: filtered and verified");
+		st->egress = STATUS_EGRESS_UP;
+		return;
+	}
+	if (r->network != RUN_NETWORK_DOWN)
+		return;
+	if (was_run)
+		st->egress_refused_total++;
+	if (st->egress != STATUS_EGRESS_DOWN ||
+	    strncmp(st->egress_reason, r->network_why,
+		sizeof st->egress_reason) != 0)
+		log_error("egress: runs have no network: %.*s",
+		    (int)sizeof r->network_why, r->network_why);
+	st->egress = STATUS_EGRESS_DOWN;
+	(void)snprintf(st->egress_reason, sizeof st->egress_reason, "%.*s",
+	    (int)sizeof r->network_why - 1, r->network_why);
 }

@@ -202,6 +202,7 @@ static void boot(struct server *s, struct demand_entry *entry)
 	struct run_order order = {.config = s->config,
 	    .runtime = entry->kind.runtime,
 	    .preload = entry->kind.preload,
+	    .egress = entry->kind.network ? s->egress : NULL,
 	    .client_fd = -1};
 	const struct image_stamp image =
 	    look_at_image(s->config, entry->kind.runtime);
@@ -435,8 +436,9 @@ bool pool_claim(struct server *s, const struct runtime *rt, struct client *c,
 	struct pool_status *st = &s->pool.status;
 	struct demand_entry *entry = demand_find(&s->pool.demand, &kind);
 
-	/* A step needs its session's own mounts. */
-	if (entry == NULL || c->job.session.len > 0)
+	/* A step needs its session's own mounts, a list of names its own
+	 * rules. */
+	if (entry == NULL || c->job.session.len > 0 || c->job.allow_count > 0)
 		return false;
 	demand_note(entry, clock_us());
 	pool_poke(s, REFILL_DELAY_US);

@@ -8,6 +8,7 @@
 
 #include "lib/buf.h"
 #include "lib/proto.h"
+#include "runner/egress/egress.h"
 #include "runner/sandbox.h"
 #include "runner/supervisor.h"
 
@@ -46,6 +47,10 @@ struct in_force {
 struct run {
 	const struct run_order *order;
 	struct sandbox box;
+	struct egress egress;
+	enum run_network network;
+	bool online; /* the sandbox was started with one */
+	char network_why[sizeof(((struct err *)0)->msg)];
 	const struct job *job; /* NULL: none, or none yet */
 	int client_fd; /* -1 likewise */
 	uint64_t queue_us;
@@ -108,6 +113,25 @@ void ahead_warmed(struct run *r, const uint8_t *payload, size_t len);
  * its job, if there is one by now, has been given another, booted as if nobody
  * had been ahead. */
 bool ahead_retry(struct run *r);
+
+/*
+ * network.c, in this order. Whatever fails before a job is given only means that
+ * there is no network. Before the sandbox is started; when it waits at its gate;
+ * when it gets its job; after the answer.
+ */
+void network_open(struct run *r);
+int network_attach(struct run *r, struct err *e);
+/* Fails when this sandbox must not have this job. */
+int network_settle(struct run *r, struct err *e);
+void network_close(struct run *r);
+
+/* Whether the sandbox is to have one. */
+bool network_wanted(const struct run *r);
+/* For the sandbox, NULL when it gets none. */
+const char *network_resolv_conf(const struct run *r);
+/* Its descriptor, readable when it was lost; -1: none. */
+int network_fd(const struct run *r);
+void network_lost(struct run *r);
 
 /* guest.c: out_fd and in_fd of the sandbox are ready. */
 void guest_read(struct run *r);

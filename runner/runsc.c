@@ -5,7 +5,7 @@
 
 #include "runner/bundle.h"
 
-void runsc_argv(const char *platform, char platform_flag[64],
+void runsc_argv(const char *platform, bool network, char platform_flag[64],
     const char *argv[RUNSC_ARGV_MAX])
 {
 	int n = 0;
@@ -14,7 +14,9 @@ void runsc_argv(const char *platform, char platform_flag[64],
 	argv[n++] = BUNDLE_RUNSC;
 	argv[n++] = "--root=" BUNDLE_STATE;
 	argv[n++] = platform_flag;
-	argv[n++] = "--network=none";
+	argv[n++] = network ? "--network=sandbox" : "--network=none";
+	/* The default, said here: no packets of the program's own making. */
+	argv[n++] = "--net-raw=false";
 	/* Limits are ours: the leaf was set up before runsc started. */
 	argv[n++] = "--ignore-cgroups";
 	/* The default lays a writable overlay over the root file system and

@@ -25,6 +25,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/openat2.h>
 #include <linux/sched.h>
 #include <poll.h>
 #include <signal.h>
@@ -46,6 +47,8 @@
 /* Holds config.json, runsc's state and its sockets: some 20 KiB in use. */
 #define TREE_SIZE "4m"
 
+#define NET_CORE "proc/sys/net/core"
+
 /* The exit status of a child that did not become runsc. */
 #define CHILD_FAILED 125
 
@@ -57,6 +60,7 @@ struct child {
 	uid_t uid; /* outside */
 	gid_t gid;
 	int in, out, log;
+	int gate; /* read end, -1: no network */
 };
 
 /* The child's only way to speak: the log pipe, which the supervisor reads. */
@@ -204,6 +208,71 @@ static void setup_tree(const struct child *c)
 		child_fail(c, "mounting proc");
 }
 
+/* The file as the image has it, its own links followed inside it. */
+static int open_in_image(const struct child *c, const char *path)
+{
+	const struct open_how how = {
+	    .flags = O_PATH | O_CLOEXEC, .resolve = RESOLVE_IN_ROOT};
+	int root = open("rootfs", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	int fd;
+
+	if (root < 0)
+		child_fail(c, "rootfs");
+	fd = (int)syscall(SYS_openat2, root, path, &how, sizeof how);
+	(void)close(root);
+	return fd;
+}
+
+static void setup_resolv_conf(const struct child *c)
+{
+	const char *text = c->spec->resolv_conf;
+	int target = open_in_image(c, "etc/resolv.conf");
+	int fd;
+
+	if (target < 0) /* isobox-image sees to it that it is there */
+		return;
+	write_file(c, "resolv.conf", text, strlen(text), O_CREAT | O_EXCL);
+	if (chmod("resolv.conf", 0644) != 0)
+		child_fail(c, "chmod of resolv.conf");
+	fd = clone_mount(c, "resolv.conf",
+	    MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV |
+		MOUNT_ATTR_NOEXEC);
+	if (move_mount(fd, "", target, "",
+		MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) != 0)
+		child_fail(c, "mounting resolv.conf");
+	(void)close(fd);
+	(void)close(target);
+}
+
+/* runsc of 2024 takes a network namespace that has net.core.rmem_default for the
+ * host's own and refuses it; since Linux 6.11 each namespace has it. Newer ones
+ * look for another file of that folder. They read nothing else in it. */
+static void setup_net_core(const struct child *c)
+{
+	if (access(NET_CORE "/rmem_default", F_OK) != 0)
+		return;
+	if (mount("none", NET_CORE, "tmpfs",
+		MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC,
+		"size=4k,mode=0555") != 0)
+		child_fail(c, NET_CORE);
+}
+
+/* Should: have a network only on the supervisor's word that it is filtered. */
+static bool setup_network(const struct child *c)
+{
+	char word = '0';
+
+	if (c->gate < 0)
+		return false;
+	if (read(c->gate, &word, 1) != 1)
+		child_fail(c, "waiting for the network");
+	if (word != '1')
+		return false;
+	setup_resolv_conf(c);
+	setup_net_core(c);
+	return true;
+}
+
 /* pivot_root(2), "pivot_root(".", ".")": old root over new, then let go. */
 static void setup_root(const struct child *c)
 {
@@ -246,14 +315,16 @@ static _Noreturn void child_main(const struct child *c)
 	static const char *const env[] = {"PATH=/", "HOME=/tmp", NULL};
 	const char *argv[RUNSC_ARGV_MAX];
 	char flag[64];
+	bool network;
 
 	setup_leash(c);
 	setup_ids(c);
 	setup_tree(c);
+	network = setup_network(c);
 	setup_root(c);
 	setup_signals(c);
 	setup_fds(c);
-	runsc_argv(c->spec->platform, flag, argv);
+	runsc_argv(c->spec->platform, network, flag, argv);
 	/* execve() takes char *const[] for history; it changes nothing. */
 	(void)execve(BUNDLE_RUNSC, (char *const *)(uintptr_t)argv,
 	    (char *const *)(uintptr_t)env);
@@ -302,7 +373,8 @@ int sandbox_start(const struct sandbox_spec *spec, struct leaf *leaf,
 	    .memory = spec->memory != NULL};
 	cleanup_buf struct buf config = {0};
 	int in[2] = {-1, -1}, out[2] = {-1, -1}, log[2] = {-1, -1};
-	struct sandbox s = {.pid = -1, .pidfd = -1};
+	int gate[2] = {-1, -1};
+	struct sandbox s = SANDBOX_NONE;
 	/* Asked here: in its new namespace the child would get the overflow id. */
 	const uid_t uid = geteuid();
 	const gid_t gid = getegid();
@@ -312,7 +384,8 @@ int sandbox_start(const struct sandbox_spec *spec, struct leaf *leaf,
 	if (config.failed)
 		return err_set(e, ERR_INTERNAL, ENOMEM, "out of memory");
 	if ((rc = make_pipe(in, 1, e)) < 0 || (rc = make_pipe(out, 0, e)) < 0 ||
-	    (rc = make_pipe(log, 0, e)) < 0)
+	    (rc = make_pipe(log, 0, e)) < 0 ||
+	    (spec->resolv_conf != NULL && (rc = make_pipe(gate, 1, e)) < 0))
 		goto out;
 	s.pid = clone_child(leaf, &s.pidfd);
 	if (s.pid < 0) {
@@ -328,27 +401,23 @@ int sandbox_start(const struct sandbox_spec *spec, struct leaf *leaf,
 		    .gid = gid,
 		    .in = in[0],
 		    .out = out[1],
-		    .log = log[1]};
+		    .log = log[1],
+		    .gate = gate[0]};
 
 		child_main(&c);
 	}
 	s.in_fd = take_fd(&in[1]);
 	s.out_fd = take_fd(&out[0]);
 	s.log_fd = take_fd(&log[0]);
+	s.gate_fd = take_fd(&gate[1]);
 	*ret = s;
 	rc = 0;
 out:
 	close_pair(in);
 	close_pair(out);
 	close_pair(log);
+	close_pair(gate);
 	return rc;
-}
-
-void sandbox_kill(struct sandbox *s)
-{
-	if (s->pidfd >= 0)
-		(void)syscall(
-		    SYS_pidfd_send_signal, s->pidfd, SIGKILL, NULL, 0);
 }
 
 static void close_fd(int *fd)
@@ -356,6 +425,23 @@ static void close_fd(int *fd)
 	if (*fd >= 0)
 		(void)close(*fd);
 	*fd = -1;
+}
+
+int sandbox_release(struct sandbox *s, bool network, struct err *e)
+{
+	ssize_t n = write(s->gate_fd, network ? "1" : "0", 1);
+
+	if (n != 1)
+		return err_sys(e, errno, "starting runsc");
+	close_fd(&s->gate_fd);
+	return 0;
+}
+
+void sandbox_kill(struct sandbox *s)
+{
+	if (s->pidfd >= 0)
+		(void)syscall(
+		    SYS_pidfd_send_signal, s->pidfd, SIGKILL, NULL, 0);
 }
 
 /* A pidfd is readable when its process has ended. */
@@ -381,5 +467,6 @@ int sandbox_done(struct sandbox *s, unsigned timeout_ms, struct err *e)
 	close_fd(&s->in_fd);
 	close_fd(&s->out_fd);
 	close_fd(&s->log_fd);
+	close_fd(&s->gate_fd);
 	return rc;
 }

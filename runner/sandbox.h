@@ -19,6 +19,9 @@ struct sandbox_spec {
 	 * else may change their names could have another one mounted. */
 	const char *workspace;
 	const char *memory;
+	/* Wait for sandbox_release() before runsc starts; then it has this
+	 * /etc/resolv.conf and a network. NULL: neither, no waiting. */
+	const char *resolv_conf;
 };
 
 /* A running sandbox as its supervisor holds it. */
@@ -28,7 +31,14 @@ struct sandbox {
 	int in_fd; /* to isobox-init, non-blocking */
 	int out_fd; /* frames from isobox-init, non-blocking */
 	int log_fd; /* what runsc and init complain, non-blocking */
+	int gate_fd; /* for sandbox_release(), else -1 */
 };
+
+#define SANDBOX_NONE                                               \
+	{                                                          \
+		.pid = -1, .pidfd = -1, .in_fd = -1, .out_fd = -1, \
+		.log_fd = -1, .gate_fd = -1                        \
+	}
 
 /*
  * Starts runsc in the leaf, in namespaces of its own. Returns when the child
@@ -37,6 +47,10 @@ struct sandbox {
  */
 int sandbox_start(const struct sandbox_spec *spec, struct leaf *leaf,
     struct sandbox *ret, struct err *e);
+
+/* The network namespace is ready and verified, or it is not and runsc starts
+ * without network. */
+int sandbox_release(struct sandbox *s, bool network, struct err *e);
 
 /* SIGKILL to PID 1 of its namespace: the kernel ends all that is in it. */
 void sandbox_kill(struct sandbox *s);

@@ -150,6 +150,10 @@ static int server_open(struct server *s, struct err *e)
 	const struct config *c = s->config;
 	int rc;
 
+	if (c->allow_network && (rc = egress_policy_new(c, &s->egress, e)) < 0)
+		return rc;
+	s->status.egress =
+	    c->allow_network ? STATUS_EGRESS_UNKNOWN : STATUS_EGRESS_OFF;
 	if ((rc = share_descriptors(s, e)) < 0 ||
 	    (rc = peers_resolve(c->allowed_users, &s->peers, e)) < 0 ||
 	    (rc = load_registry(s, e)) < 0 ||
@@ -194,6 +198,7 @@ static void server_close(struct server *s)
 	pool_done(&s->pool);
 	registry_free(s->registry);
 	peers_free(&s->peers);
+	egress_policy_free(s->egress);
 }
 
 /* First signal: no new runs, the running ones finish. Second: they end, too. */

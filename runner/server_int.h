@@ -82,6 +82,7 @@ struct server {
 	struct registry *registry;
 	struct cgroup *cgroup;
 	struct peers peers;
+	struct egress_policy *egress; /* NULL: no network for anybody */
 	struct admit admit;
 	struct source listen;
 	struct source signal;
@@ -150,6 +151,10 @@ void health_probe_due(struct server *s, uint64_t now_us);
 void health_probe_result(struct server *s, const struct run_report *r);
 /* A run failed by our or the host's fault: look again soon. */
 void health_doubt(struct server *s);
+
+/* A run or a probe tells of its network; the log hears of changes only. */
+void health_note_network(
+    struct server *s, const struct run_report *r, bool was_run);
 
 /* server.c */
 int server_watch(struct server *s, struct source *src, uint32_t events);

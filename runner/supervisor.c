@@ -142,6 +142,7 @@ enum poll_slot {
 	POLL_CLIENT,
 	POLL_CONTROL,
 	POLL_OOM,
+	POLL_NETWORK,
 	POLL_COUNT
 };
 
@@ -161,6 +162,7 @@ static void poll_set(struct run *r, struct pollfd fds[POLL_COUNT])
 	fds[POLL_CONTROL] =
 	    (struct pollfd){r->order->control_fd, r->ahead.deaf ? 0 : POLLIN};
 	fds[POLL_OOM] = (struct pollfd){oom, oom_events};
+	fds[POLL_NETWORK] = (struct pollfd){network_fd(r), POLLIN};
 }
 
 static void oom_drain(const struct pollfd *p)
@@ -186,6 +188,8 @@ static void poll_handle(struct run *r, const struct pollfd fds[POLL_COUNT])
 		oom_drain(&fds[POLL_OOM]);
 		oom_event(r);
 	}
+	if (fds[POLL_NETWORK].revents != 0)
+		network_lost(r);
 	if (fds[POLL_LOG].revents != 0)
 		log_read(r);
 	if (fds[POLL_GUEST_IN].revents != 0)
@@ -355,7 +359,8 @@ int run_limit_memory(struct run *r, const struct limits *l, struct err *e)
 	const struct run_order *o = r->order;
 	uint64_t memory = l->memory_bytes +
 			  ((uint64_t)o->config->sandbox_overhead_mb << 20) +
-			  (uint64_t)r->ahead.preloaded_bytes;
+			  (uint64_t)r->ahead.preloaded_bytes +
+			  (network_wanted(r) ? EGRESS_MEMORY : 0);
 	uint32_t pids = PIDS_FACTOR * l->pids + PIDS_ALLOWANCE;
 	int rc;
 
@@ -387,7 +392,8 @@ void run_give_job(struct run *r)
 {
 	struct err e;
 
-	if (run_limit_memory(r, &r->job->limits, &e) < 0 ||
+	if (network_settle(r, &e) < 0 ||
+	    run_limit_memory(r, &r->job->limits, &e) < 0 ||
 	    run_limit_cpu(r, &r->job->limits, &e) < 0 ||
 	    plan_guest_job(r->order->runtime, r->job, &r->to_guest, &e) < 0) {
 		run_end(r, RUN_END_FAILED, e.msg);
@@ -400,7 +406,7 @@ void run_give_job(struct run *r)
 int run_boot(struct run *r, struct err *e)
 {
 	const struct run_order *o = r->order;
-	const struct sandbox_spec spec = {.rootfs = o->runtime->rootfs,
+	struct sandbox_spec spec = {.rootfs = o->runtime->rootfs,
 	    .init_path = o->config->init_path,
 	    .runsc = o->config->runsc,
 	    .platform = o->config->runsc_platform,
@@ -416,7 +422,11 @@ int run_boot(struct run *r, struct err *e)
 	r->begun_us = clock_us();
 	r->deadline_us =
 	    r->begun_us + (uint64_t)o->config->boot_timeout_ms * 1000;
-	return sandbox_start(&spec, o->leaf, &r->box, e);
+	network_open(r);
+	spec.resolv_conf = network_resolv_conf(r);
+	if ((rc = sandbox_start(&spec, o->leaf, &r->box, e)) < 0)
+		return rc;
+	return network_attach(r, e);
 }
 
 void run_report(const struct run *r)
@@ -429,6 +439,9 @@ void run_report(const struct run *r)
 	    .memory_bytes = leaf_memory_now(r->order->leaf)};
 
 	(void)snprintf(rep.why, sizeof rep.why, "%s", r->why);
+	rep.network = r->network;
+	(void)snprintf(
+	    rep.network_why, sizeof rep.network_why, "%s", r->network_why);
 	(void)send(r->order->control_fd, &rep, sizeof rep, MSG_NOSIGNAL);
 }
 
@@ -446,11 +459,8 @@ uint64_t supervisor_max_us(const struct run_order *o)
 int supervisor_main(const struct run_order *order)
 {
 	struct run r = {.order = order,
-	    .box = {.pid = -1,
-		.pidfd = -1,
-		.in_fd = -1,
-		.out_fd = -1,
-		.log_fd = -1},
+	    .box = SANDBOX_NONE,
+	    .egress = EGRESS_NONE,
 	    .job = order->job,
 	    .client_fd = order->client_fd,
 	    .queue_us = order->queue_us,
@@ -467,6 +477,7 @@ int supervisor_main(const struct run_order *order)
 		run_loop(&r);
 	while (ahead_retry(&r));
 	answer(&r);
+	network_close(&r);
 	run_report(&r);
 	rc = sandbox_done(&r.box, DESTROY_MS, &e);
 	if (rc == 0)

@@ -8,6 +8,7 @@
 #include "lib/job.h"
 #include "lib/registry.h"
 #include "runner/cgroup.h"
+#include "runner/egress/policy.h"
 
 /* How a run ended, for the runner's counters. */
 enum run_end {
@@ -19,6 +20,13 @@ enum run_end {
 	RUN_END_FAILED, /* our or the host's failure */
 };
 
+/* What became of a run's network. */
+enum run_network {
+	RUN_NETWORK_NONE = 0, /* not wanted, or it did not come to that */
+	RUN_NETWORK_UP, /* filtered and verified */
+	RUN_NETWORK_DOWN, /* it could not be verified, or was lost */
+};
+
 /* What the supervisor tells the runner, packets on the control socket: one at the
  * end, and one before when a sandbox that was booted ahead waits for its job. */
 struct run_report {
@@ -28,6 +36,8 @@ struct run_report {
 	uint64_t boot_cpu_us; /* UINT64_MAX when the kernel does not tell */
 	int64_t memory_bytes; /* charged to who waits; -1 likewise */
 	char why[sizeof(((struct err *)0)->msg)]; /* when failed */
+	uint32_t network; /* enum run_network */
+	char network_why[sizeof(((struct err *)0)->msg)]; /* when down */
 };
 
 /*
@@ -51,6 +61,8 @@ struct run_order {
 	bool preload; /* ahead: with the runtime's modules loaded */
 	const char *workspace; /* directory for /workspace, or NULL */
 	const char *memory; /* likewise /memory */
+	const struct egress_policy *egress; /* NULL: boot without network,
+					     * whatever the job says */
 	struct leaf *leaf;
 	int client_fd; /* -1 without a job */
 	int control_fd; /* end of file there: the runner is gone */

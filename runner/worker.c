@@ -187,6 +187,7 @@ int worker_run(struct server *s, const struct runtime *rt, struct client *c,
 {
 	struct run_order order = {.config = s->config,
 	    .runtime = rt,
+	    .egress = s->egress,
 	    .job = &c->job,
 	    .client_fd = c->source.fd,
 	    .queue_us = queue_us,
@@ -201,8 +202,10 @@ int worker_run(struct server *s, const struct runtime *rt, struct client *c,
 
 int worker_probe(struct server *s, const struct runtime *rt, struct err *e)
 {
-	struct run_order order = {
-	    .config = s->config, .runtime = rt, .client_fd = -1};
+	struct run_order order = {.config = s->config,
+	    .runtime = rt,
+	    .egress = s->egress,
+	    .client_fd = -1};
 	struct worker *w;
 
 	return fork_supervisor(s, &order, WORKER_PROBE, &w, e);
@@ -289,6 +292,8 @@ static void take_report(
 {
 	if (has_booted(r) && (r->end == RUN_END_NONE || !w->seat.waits))
 		count_boot_cpu(s, r);
+	health_note_network(
+	    s, r, w->kind == WORKER_RUN && r->end != RUN_END_NONE);
 	if (r->end == RUN_END_NONE) {
 		pool_ready(s, w, r);
 		return;
@@ -305,6 +310,7 @@ void worker_event(struct server *s, struct worker *w)
 
 	if (n == (ssize_t)sizeof r) {
 		r.why[sizeof r.why - 1] = '\0';
+		r.network_why[sizeof r.network_why - 1] = '\0';
 		take_report(s, w, &r);
 		return;
 	}

@@ -41,14 +41,16 @@ def result(exit_code=0, signal=0, timed_out=False, oom=False, cut_out=False,
 
 
 def status(ready=True, reason="", backend="gvisor", slots=4, running=1,
-           queued=2, totals=range(10, 17), pool=range(30, 40)):
+           queued=2, totals=range(10, 17), pool=range(30, 40),
+           egress=(2, "", 50, 51)):
     """totals: six counters and the CPU time of boots; each histogram has one
-    duration in each bucket."""
+    duration in each bucket; egress: up, reason, two counters."""
     return (bytes([ready]) + text(reason) + text(backend) +
             struct.pack("<III", slots, running, queued) +
             struct.pack("<7Q", *totals) +
             struct.pack("<18Q", *[1] * 17, 2000000) * 5 +
-            struct.pack("<II8Q", *pool))
+            struct.pack("<II8Q", *pool) + bytes([egress[0]]) +
+            text(egress[1]) + struct.pack("<QQ", *egress[2:]))
 
 
 class Reader:
@@ -85,6 +87,7 @@ def decode_job(payload):
     job["stdin"] = r.text()
     job["session"] = r.text()
     job["volume"] = r.text()
+    job["allow"] = [r.text() for _ in range(r.u32())]
     assert not r.data, "payload too long"
     return job
 

@@ -85,8 +85,30 @@ TABLE = [
     invalid("limits.wallTimeMs must be an integer",
             limits={"wallTimeMs": {}}),
     invalid("limits.cpus must be a number", limits={"cpus": "1"}),
-    invalid("network must be true or false", network="false"),
-    invalid("network must be true or false", network=0),
+    *[invalid("network must be true or false, or an object with a list of "
+              "host names: allow", network=n) for n in ("false", 0, ["a"])],
+    *[invalid("network: an object must have a list of host names: allow",
+              network=n) for n in ({}, {"allow": None}, {"deny": ["a"]})],
+    invalid("network.allow must be an array", network={"allow": "pypi.org"}),
+    *[invalid("network.allow must have 1 to 64 host names; without any "
+              "network: false", network={"allow": n})
+      for n in ([], ["a"] * 65)],
+    invalid("network.allow[1] must be a string",
+            network={"allow": ["a.org", 1]}),
+    *[invalid("network.allow[0] must be a host name, or \"*.\" and a host "
+              "name: letters, digits, \"-\" and \"_\"",
+              network={"allow": [n]})
+      for n in ("a b", "a/b", "http://a", "a:80", "*", "a.*", "*a.org",
+                "\u00e9.org", "a\0.org", "[::1]")],
+    *[invalid("network.allow[0] must have 1 to 63 characters between dots",
+              network={"allow": [n]})
+      for n in (".a", "a.", "a..b", "*.", "a" * 64)],
+    *[invalid("network.allow[0] must have 1 to 253 characters",
+              network={"allow": [n]}) for n in ("", "a." * 126 + "bc")],
+    *[invalid("network.allow[0] must not have \"-\" beside a dot or an end",
+              network={"allow": [n]}) for n in ("-a.org", "a-.org", "a.b-")],
+    *[invalid("network.allow[0] must be a name and not an address",
+              network={"allow": [n]}) for n in ("1.1.1.1", "*.1", "16843009")],
     invalid("outputEncoding must be a string", outputEncoding=1),
     invalid('outputEncoding must be "utf8" or "base64"',
             outputEncoding="hex"),

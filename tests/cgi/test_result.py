@@ -36,7 +36,7 @@ class Job(ServiceCase):
             "cpus_milli": 1500, "pids": 128, "output_bytes": 65536,
             "wall_time_ms": 15000, "network": True, "entry": 0,
             "files": [(b"main.py", b"print(1)")], "args": [], "stdin": b"",
-            "session": b"", "volume": b""})
+            "session": b"", "volume": b"", "allow": []})
 
     def test_everything(self):
         job = self.job(
@@ -60,7 +60,18 @@ class Job(ServiceCase):
                 (b"lib/a.rs", b"a"), (b"main.rs", b"main\0"),
                 (b"b.rs", b"\x00\xff"), (b"c", b""), (b"d", b"\0")],
             "args": [b"", b"a b", b'"', b"$(x)", "\u00e9".encode()],
-            "stdin": "in\0\u00e9".encode(), "session": b"", "volume": b""})
+            "stdin": "in\0\u00e9".encode(), "session": b"", "volume": b"",
+            "allow": []})
+
+    def test_network(self):
+        for asked, on, names in (
+                (True, True, []), (False, False, []), (None, True, []),
+                ({"allow": ["pypi.org", "*.GitHub.com"]}, True,
+                 [b"pypi.org", b"*.GitHub.com"]),
+                ({"allow": ["a_b-c.x1"] * 64, "more": 1}, True,
+                 [b"a_b-c.x1"] * 64)):
+            job = self.job(code="1", network=asked)
+            self.assertEqual((job["network"], job["allow"]), (on, names))
 
     def test_entry_point(self):
         one = {"name": "x.py", "content": "1"}

@@ -247,6 +247,24 @@ class Metrics(ServiceCase):
             ["30", "31", "32", "0.000033", "34", "35", "36", "37", "38",
              "39"])
 
+    def test_egress(self):
+        names = ("allowed", "up", "runs_total", "refused_total")
+        for state, reason, values in (
+                (0, "", ["0", None, "50", "51"]),
+                (1, "", ["1", None, "50", "51"]),
+                (2, "", ["1", "1", "50", "51"]),
+                (3, 'no "tun" \\\n', ["1", "0", "50", "51"])):
+            self.runner.on_status = lambda c: answer_status(
+                c, egress=(state, reason, 50, 51))
+            found = self.metrics()
+            self.addCleanup(setattr, self.runner, "on_status", answer_status)
+            self.assertEqual([found.get("isobox_egress_" + n)
+                              for n in names], values, state)
+            self.assertEqual(
+                found.get('isobox_egress_down_info{reason='
+                          '"no \\"tun\\" \\\\ "}'),
+                "1" if state == 3 else None)
+
 
 if __name__ == "__main__":
     unittest.main()

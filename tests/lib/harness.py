@@ -66,14 +66,16 @@ def wait_for(what, check, timeout=10.0, every=0.02):
         time.sleep(every)
 
 
-def spawn(argv, user, log, subtree=None, env=None):
+def spawn(argv, user, log, subtree=None, env=None, world=None):
     """Starts argv as user without any privilege, as tools/isobox-run does; its
-    output is appended to the file log."""
+    output is appended to the file log. world: in the network of its host."""
     command = ["setpriv", "--reuid", user, "--regid", user, "--init-groups",
                "--no-new-privs", "--bounding-set=-all", "--inh-caps=-all",
                "--ambient-caps=-all", "--pdeathsig", "KILL", "--", *argv]
     if subtree is not None:
         command = subtree.command(command)
+    if world is not None:
+        command = world.command(command)
     clean = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
     clean.update(env or {})
     with open(log, "ab") as out:
@@ -108,9 +110,11 @@ def end(process, timeout=15.0):
 class Service:
     """One service. settings: keys of isobox.yaml over the defaults here."""
 
-    def __init__(self, front_kind="caddy", images=IMAGES, **settings):
+    def __init__(self, front_kind="caddy", images=IMAGES, world=None,
+                 **settings):
         adopt_orphans()
         self.front_kind = front_kind
+        self.world = world  # what the runner's network is, see world.py
         self.runner_uid = pwd.getpwnam(RUNNER_USER).pw_uid
         self.runner = self.fcgi = self.front = None
         self.extra = []  # more isobox.fcgi processes
@@ -122,6 +126,8 @@ class Service:
         self.port = free_port()
         self.settings = {
             "rate_per_min": 0,
+            # Never from a test into a real network.
+            "allow_network": world is not None,
             "allowed_users": [WEB_USER, FRONT_USER],
             "runsc": shutil.which("runsc") or "/usr/bin/runsc",
             "init_path": self.program("isobox-init"),
@@ -213,7 +219,7 @@ class Service:
         self.runner = spawn(
             [self.program("isobox-runner"), "--config", self.config],
             RUNNER_USER, self.path("log", "runner.log"),
-            self.subtree)
+            self.subtree, world=self.world)
 
     def start_fcgi(self):
         if not self.cgi:

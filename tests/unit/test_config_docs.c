@@ -82,6 +82,16 @@ static void uncomment(char *text)
 			memmove(p + 1, p + 2, strlen(p + 2) + 1);
 }
 
+static void assert_same_list(char *const *a, char *const *b)
+{
+	size_t i = 0;
+
+	for (; a[i] != NULL && b[i] != NULL; i++)
+		assert_string_equal(a[i], b[i]);
+	assert_null(a[i]);
+	assert_null(b[i]);
+}
+
 static void assert_same(
     const struct config *a, const struct config *b, const struct config_key *k)
 {
@@ -95,6 +105,9 @@ static void assert_same(
 		assert_memory_equal(x, y, sizeof(bool));
 	else if (k->type == CONFIG_UINT)
 		assert_memory_equal(x, y, sizeof(uint32_t));
+	else if (k->type == CONFIG_LIST && k->def != NULL)
+		assert_same_list(
+		    *(char *const *const *)x, *(char *const *const *)y);
 	else if (k->def != NULL)
 		assert_string_equal(*(char *const *)x, *(char *const *)y);
 }

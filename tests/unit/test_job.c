@@ -36,6 +36,8 @@ static struct job_file two_files[] = {
 };
 static struct blob three_args[] = {BLOB(""), BLOB("a b"), BLOB("\"'\n\xff")};
 
+static struct blob two_names[] = {BLOB("pypi.org"), BLOB("*.GitHub.com")};
+
 static struct job sample(void)
 {
 	return (struct job){
@@ -52,6 +54,8 @@ static struct job sample(void)
 	    .stdin_data = BLOB("in\0put"),
 	    .session = BLOB("Sess_-1"),
 	    .volume = BLOB("vol"),
+	    .allow = two_names,
+	    .allow_count = 2,
 	};
 }
 
@@ -93,6 +97,9 @@ static void jobs_are_read_back(void **state)
 	assert_blob(&out.stdin_data, &in.stdin_data);
 	assert_blob(&out.session, &in.session);
 	assert_blob(&out.volume, &in.volume);
+	assert_int_equal(out.allow_count, 2);
+	for (size_t i = 0; i < 2; i++)
+		assert_blob(&out.allow[i], &in.allow[i]);
 	job_done(&out);
 	assert_null(out.files);
 	job_done(&out);
@@ -140,6 +147,26 @@ static void sessions_and_volumes(void **state)
 	in.session = (struct blob)BLOB("x");
 	in.volume = (struct blob)BLOB("a/b");
 	assert_refused(&in, "bad session or volume");
+}
+
+static void names_to_reach(void **state)
+{
+	static struct blob bad[] = {BLOB("a.org"), BLOB("1.1.1.1")};
+	struct job in = sample();
+
+	(void)state;
+	in.allow_count = 0;
+	assert_accepted(&in);
+	in.network = false;
+	assert_accepted(&in);
+	in.allow_count = 1;
+	assert_refused(&in, "names to reach without a network");
+	in.network = true;
+	assert_accepted(&in);
+	in.allow = bad;
+	assert_accepted(&in);
+	in.allow_count = 2;
+	assert_refused(&in, "bad host name");
 }
 
 static void bad_words(void **state)
@@ -316,10 +343,11 @@ static void counts_beyond_the_payload(void **state)
 	(void)state;
 	in.file_count = 0;
 	in.arg_count = 0;
+	in.allow_count = 0;
 	in.stdin_data.len = in.session.len = in.volume.len = 0;
 	job_encode(&in, &b);
-	at = b.len - 20; /* the counts of files, of args, lengths of stdin,
-			  * session and volume */
+	at = b.len - 24; /* the counts of files, of args, lengths of stdin,
+			  * session and volume, the count of names */
 	b.data[at] = 3;
 	largest = 0;
 	assert_true(job_decode(b.data, b.len, &out, &e) < 0);
@@ -352,6 +380,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(jobs_are_read_back),
 	    cmocka_unit_test(sessions_and_volumes),
+	    cmocka_unit_test(names_to_reach),
 	    cmocka_unit_test(bad_words),
 	    cmocka_unit_test(limits_out_of_bounds),
 	    cmocka_unit_test(counts_and_names),

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef ISOBOX_EGRESS_H
+#define ISOBOX_EGRESS_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "lib/err.h"
+#include "lib/job.h"
+#include "runner/cgroup.h"
+#include "runner/egress/policy.h"
+
+/*
+ * Filtered egress of one sandbox, as its supervisor holds it. In this order:
+ *
+ *	egress_open()	before sandbox_start(): starts the router beside it
+ *	egress_attach()	after sandbox_start(): links the sandbox's network
+ *			namespace to it, and verifies. Only after that may runsc
+ *			be started with a network.
+ *	egress_check()	when a job is about to use it: still as verified?
+ *	egress_close()	after the answer
+ *
+ * Whatever fails leaves no way out: the caller goes on without network. The
+ * router dies with the supervisor and lives in the sandbox's leaf.
+ */
+struct egress {
+	pid_t pid; /* the router process, 0: none */
+	int pidfd;
+	int control;
+	char resolv_conf[160]; /* for the sandbox's /etc */
+};
+
+#define EGRESS_NONE                        \
+	{                                  \
+		.pidfd = -1, .control = -1 \
+	}
+
+/* What may be reached by name only; count 0: all that is not denied. */
+struct egress_names {
+	const struct blob *names;
+	size_t count;
+};
+
+/*
+ * Moves the calling process, which has to be single-threaded, into a user
+ * namespace of its own (it is uid 0 there and nobody new outside): the router's
+ * and the sandbox's namespaces must have a common parent for a link between
+ * them. On failure *eg is closed.
+ */
+int egress_open(struct egress *eg, const struct egress_policy *policy,
+    const struct egress_names *names, const struct leaf *leaf, struct err *e);
+
+/* sandbox: a process in the sandbox's network namespace, which has no link yet.
+ * Takes milliseconds, bounded by EGRESS_OPEN_MS. On failure *eg is closed. */
+int egress_attach(struct egress *eg, pid_t sandbox, struct err *e);
+
+/* Takes microseconds. On failure *eg is closed. */
+int egress_check(struct egress *eg, struct err *e);
+
+void egress_close(struct egress *eg);
+
+static inline bool egress_is_open(const struct egress *eg)
+{
+	return eg->pid > 0;
+}
+
+/* What slirp4netns and the router take of a leaf's memory: 4.5 MB idle, more
+ * while transfers are in their buffers. */
+#define EGRESS_MEMORY (8ull << 20)
+
+#define EGRESS_OPEN_MS 3000
+#define EGRESS_CHECK_MS 1000
+
+#endif

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef ISOBOX_EGRESS_NET_H
+#define ISOBOX_EGRESS_NET_H
+
+#include <stdint.h>
+
+#include "lib/err.h"
+
+/*
+ * The little network of one sandbox.
+ *
+ *	sandbox B          router A                           host
+ *	eth0 ------------- sb0   tap0 ----- slirp4netns ----- its network
+ *	10.255.0.2/30      .1    10.255.1.100/24
+ */
+#define NET_SANDBOX 0x0aff0002u /* 10.255.0.2 */
+#define NET_ROUTER 0x0aff0001u /* 10.255.0.1 */
+#define NET_LINK_BITS 30
+#define NET_TAP_CIDR "10.255.1.0/24"
+#define NET_TAP 0x0aff0164u /* 10.255.1.100: slirp4netns takes it */
+#define NET_TAP_GATEWAY 0x0aff0102u /* 10.255.1.2, slirp4netns itself */
+#define NET_SB "sb0"
+#define NET_ETH "eth0"
+#define NET_TAPDEV "tap0"
+
+/* The largest that slirp4netns takes: fewer, larger packets. */
+#define NET_MTU 65520
+
+/* Settings of the network namespace that the caller is in, before it has any
+ * link: no forwarding, no IPv6, no redirects, strict source addresses. */
+int net_setup_router(struct err *e);
+int net_setup_sandbox(struct err *e); /* only: no IPv6 */
+
+/* Writes ip_forward of the namespace that the caller is in. */
+int net_forward(int on, struct err *e);
+
+/* A pair of links: sb0 here, eth0 in the namespace of the descriptor. */
+int net_make_pair(int other_netns, struct err *e);
+
+/* Gives a link of this namespace its address and turns it on; the gateway is
+ * for a default route by it, 0 for none. */
+int net_configure(const char *link, uint32_t address, unsigned bits,
+    uint32_t gateway, struct err *e);
+
+/* Turns on a link of this namespace. */
+int net_up(const char *link, struct err *e);
+
+/* Whether tap0 is there, up, and has its address. */
+int net_check_tap(struct err *e);
+
+#endif

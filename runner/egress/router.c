@@ -1,0 +1,422 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Theory of operation. One router process for each sandbox that has a network.
+ * It begins in the host's network namespace, where it subscribes to the host's
+ * addresses, opens the canary, and forks what will become slirp4netns, which
+ * stays there. Then it moves into an empty network namespace, A, loads the rule
+ * set before there is any link, and lets slirp4netns make tap0. When the
+ * sandbox's namespace, B, is known, the two are linked and B is configured.
+ *
+ *	host's network                  A                     B
+ *	slirp4netns ............ tap0 (rules) sb0 --------- eth0 runsc
+ *
+ * Only when the kernel tells the rule set back exactly as it was meant,
+ * forwarding is turned on, and then probes from B must be refused. After that
+ * the process sleeps. It wakes when an address of the host changes (the rule
+ * set gets it), when anybody else changes the rule set, when slirp4netns ends,
+ * or when the supervisor asks whether all is as it was. Whatever is wrong ends
+ * it, and everything with it: it is PID 1 of its namespace, so slirp4netns dies,
+ * and with the two the namespace A.
+ *
+ * Nothing is read from the sandbox here: packets are the kernel's business.
+ */
+#include "runner/egress/router.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "lib/cleanup.h"
+#include "lib/clock.h"
+#include "runner/egress/host.h"
+#include "runner/egress/net.h"
+#include "runner/egress/nft.h"
+#include "runner/egress/probe.h"
+#include "runner/egress/slirp.h"
+
+#define CONTROL_FD 3
+
+/* Less than the supervisor waits: it shall hear the reason. */
+#define ATTACH_MS (EGRESS_OPEN_MS - 500)
+
+struct router {
+	const struct egress_policy *policy;
+	const struct egress_names *names;
+	struct host host;
+	struct nft nft;
+	struct slirp slirp;
+	struct rules rules; /* until it is verified */
+	struct ipv4_set opened; /* by name; empty */
+	int canary;
+	uint16_t canary_port;
+	bool attached;
+};
+
+/* ---- set-up --------------------------------------------------------------- */
+
+static int write_file(const char *path, const char *text, struct err *e)
+{
+	cleanup_fd int fd = open(path, O_WRONLY | O_CLOEXEC);
+
+	if (fd < 0 || write(fd, text, strlen(text)) < 0)
+		return err_sys(e, errno, "%s", path);
+	return 0;
+}
+
+/* Should: die with the supervisor, count in the leaf, go before the host's own
+ * processes when memory is out. */
+static int setup_leash(const struct router_order *o, struct err *e)
+{
+	int rc;
+
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0)
+		return err_sys(e, errno, "prctl(PR_SET_PDEATHSIG)");
+	rc = o->enter_leaf ? leaf_enter(o->leaf) : 0;
+	if (rc < 0)
+		return err_sys(e, -rc, "entering the cgroup leaf");
+	return write_file("/proc/self/oom_score_adj", "1000", e);
+}
+
+/* Should: hold nothing of the supervisor's, whose client waits for an end of
+ * file, but the control socket and standard error. */
+static int setup_fds(const struct router_order *o, struct err *e)
+{
+	if (dup3(o->control, CONTROL_FD, O_CLOEXEC) < 0 &&
+	    o->control != CONTROL_FD)
+		return err_sys(e, errno, "the control socket");
+	if (close_range(CONTROL_FD + 1, ~0u, 0) != 0)
+		return err_sys(e, errno, "close_range");
+	return 0;
+}
+
+/* Should: see its own PID namespace, and have a /proc/sys that can be written
+ * even where the service's is read-only. */
+static int setup_proc(struct err *e)
+{
+	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+	    mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC,
+		NULL) != 0)
+		return err_sys(e, errno, "mounting proc");
+	return 0;
+}
+
+/* Mustn't: come after setup_netns(), it is about the host. */
+static int setup_host(struct router *r, struct err *e)
+{
+	int rc = host_open(&r->host, e);
+
+	if (rc < 0)
+		return rc;
+	if (r->host.canary == 0)
+		return err_set(e, ERR_INTERNAL, ENETUNREACH,
+		    "the host has no IPv4 address");
+	rc = probe_listen(r->host.canary, &r->canary, &r->canary_port, e);
+	if (rc < 0)
+		return rc;
+	return slirp_fork(&r->slirp, r->policy->slirp, e);
+}
+
+/* Should: be in a network namespace whose rules were there before its first
+ * link. */
+static int setup_netns(struct router *r, struct err *e)
+{
+	const bool by_name = r->names->count > 0;
+	int rc;
+
+	if (unshare(CLONE_NEWNET) != 0)
+		return err_sys(e, errno, "a network namespace");
+	if ((rc = net_setup_router(e)) < 0 || (rc = nft_open(&r->nft, e)) < 0 ||
+	    (rc = rules_build(&r->rules, r->policy, &r->host.addresses,
+		 by_name ? &r->opened : NULL, e)) < 0 ||
+	    (rc = nft_load(&r->nft, &r->rules, e)) < 0 ||
+	    (rc = slirp_go(&r->slirp, e)) < 0)
+		return rc;
+	return nft_verify(&r->nft, &r->rules, e);
+}
+
+static int setup(struct router *r, const struct router_order *o, struct err *e)
+{
+	int rc;
+
+	if ((rc = setup_leash(o, e)) < 0 || (rc = setup_fds(o, e)) < 0 ||
+	    (rc = setup_proc(e)) < 0 || (rc = setup_host(r, e)) < 0)
+		return rc;
+	return setup_netns(r, e);
+}
+
+/* ---- the control socket ---------------------------------------------------- */
+
+static void answer(int rc, const struct err *e)
+{
+	struct router_answer a = {0};
+
+	if (rc < 0) {
+		a.code = e->code > 0 ? e->code : EINVAL;
+		(void)snprintf(a.why, sizeof(a.why), "%s", e->msg);
+	}
+	(void)send(CONTROL_FD, &a, sizeof(a), MSG_NOSIGNAL);
+}
+
+/* Ends everything. The supervisor finds the reason when it asks next. */
+static _Noreturn void lose(struct router *r, const struct err *e)
+{
+	struct err ignored;
+
+	if (r->attached)
+		(void)net_forward(0, &ignored);
+	answer(-1, e);
+	_exit(1);
+}
+
+/* The next question and the descriptor that came with it, else -1. Waits. Ends
+ * with the supervisor. */
+static enum router_ask hear(int *ret_fd)
+{
+	char byte = 0;
+	struct iovec iov = {&byte, 1};
+	union {
+		char room[CMSG_SPACE(sizeof(int))];
+		struct cmsghdr align;
+	} control;
+	struct msghdr m = {.msg_iov = &iov,
+	    .msg_iovlen = 1,
+	    .msg_control = &control,
+	    .msg_controllen = sizeof(control.room)};
+	const struct cmsghdr *c;
+	ssize_t n;
+
+	do
+		n = recvmsg(CONTROL_FD, &m, MSG_CMSG_CLOEXEC);
+	while (n < 0 && errno == EINTR);
+	if (n <= 0)
+		_exit(0);
+	c = CMSG_FIRSTHDR(&m);
+	*ret_fd = -1;
+	if (c != NULL && c->cmsg_level == SOL_SOCKET &&
+	    c->cmsg_type == SCM_RIGHTS && c->cmsg_len == CMSG_LEN(sizeof(int)))
+		memcpy(ret_fd, CMSG_DATA(c), sizeof(int));
+	return (enum router_ask)byte;
+}
+
+/* ---- attaching a sandbox --------------------------------------------------- */
+
+/* The process that configures the sandbox's end, and later tries it. */
+struct scout {
+	pid_t pid;
+	int socket;
+};
+
+static int scout_configure(int netns, struct err *e)
+{
+	int rc;
+
+	if (setns(netns, CLONE_NEWNET) != 0)
+		return err_sys(e, errno, "the sandbox's network namespace");
+	if ((rc = net_setup_sandbox(e)) < 0 || (rc = net_up("lo", e)) < 0)
+		return rc;
+	return net_configure(
+	    NET_ETH, NET_SANDBOX, NET_LINK_BITS, NET_ROUTER, e);
+}
+
+static void scout_tell(int fd, int rc, const struct err *e)
+{
+	struct router_answer a = {0};
+
+	if (rc < 0) {
+		a.code = e->code > 0 ? e->code : EINVAL;
+		(void)snprintf(a.why, sizeof(a.why), "%s", e->msg);
+	}
+	(void)send(fd, &a, sizeof(a), MSG_NOSIGNAL);
+}
+
+static _Noreturn void scout_main(const struct router *r, int netns, int fd)
+{
+	struct err e;
+	char go;
+	int rc = scout_configure(netns, &e);
+
+	scout_tell(fd, rc, &e);
+	if (rc < 0 || recv(fd, &go, 1, 0) != 1)
+		_exit(1);
+	rc = probe_all(r->policy, r->host.canary, r->canary_port, &e);
+	scout_tell(fd, rc, &e);
+	_exit(0);
+}
+
+static int scout_start(
+    const struct router *r, int netns, struct scout *ret, struct err *e)
+{
+	int fds[2];
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) != 0)
+		return err_sys(e, errno, "socketpair");
+	ret->pid = fork();
+	if (ret->pid == 0) {
+		(void)close(fds[0]);
+		scout_main(r, netns, fds[1]);
+	}
+	(void)close(fds[1]);
+	ret->socket = fds[0];
+	return ret->pid < 0 ? err_sys(e, errno, "fork") : 0;
+}
+
+static int scout_hear(const struct scout *s, uint64_t until_ms, struct err *e)
+{
+	struct pollfd p = {s->socket, POLLIN, 0};
+	struct router_answer a;
+	int r;
+
+	do
+		r = poll(&p, 1, clock_left_ms(until_ms));
+	while (r < 0 && errno == EINTR);
+	if (r <= 0 || recv(s->socket, &a, sizeof(a), 0) != sizeof(a))
+		return err_set(e, ERR_INTERNAL, r == 0 ? ETIMEDOUT : EPIPE,
+		    "the sandbox's network could not be tried");
+	a.why[sizeof(a.why) - 1] = '\0';
+	return a.code == 0 ? 0 : err_set(e, ERR_INTERNAL, a.code, "%s", a.why);
+}
+
+static void scout_end(const struct scout *s)
+{
+	(void)close(s->socket);
+	(void)kill(s->pid, SIGKILL);
+	while (waitpid(s->pid, NULL, 0) < 0 && errno == EINTR)
+		;
+}
+
+/* The canary's connection must have met the rule, not chance. */
+static int check_canary(struct router *r, struct err *e)
+{
+	uint64_t packets = 0;
+	int rc = probe_unreached(r->canary, e);
+
+	if (rc < 0)
+		return rc;
+	rc = nft_read_counter(&r->nft, &r->rules, &packets, e);
+	if (rc == 0 && packets == 0)
+		rc = err_set(e, ERR_INTERNAL, EPERM,
+		    "the rule for the host's addresses was not met");
+	return rc;
+}
+
+/* Takes what has changed at the host into the rule set. */
+static int follow_host(struct router *r, struct err *e)
+{
+	bool changed = false;
+	int rc = host_update(&r->host, &changed, e);
+
+	if (rc == 0 && changed)
+		rc =
+		    nft_replace(&r->nft, RULES_SET_HOST, &r->host.addresses, e);
+	return rc;
+}
+
+static int check(struct router *r, struct err *e)
+{
+	struct pollfd slirp = {r->slirp.pidfd, POLLIN, 0};
+	int rc;
+
+	if (poll(&slirp, 1, 0) != 0)
+		return slirp_ended(&r->slirp, e);
+	if ((rc = follow_host(r, e)) < 0)
+		return rc;
+	return nft_check(&r->nft, e);
+}
+
+static int open_way(
+    struct router *r, const struct scout *s, uint64_t until_ms, struct err *e)
+{
+	int rc;
+
+	if ((rc = scout_hear(s, until_ms, e)) < 0 ||
+	    (rc = slirp_await(&r->slirp, until_ms, e)) < 0 ||
+	    (rc = net_check_tap(e)) < 0 || (rc = check(r, e)) < 0 ||
+	    (rc = net_forward(1, e)) < 0)
+		return rc;
+	r->attached = true;
+	if (send(s->socket, "g", 1, MSG_NOSIGNAL) != 1)
+		return err_sys(e, errno, "the probes");
+	if ((rc = scout_hear(s, until_ms, e)) < 0 ||
+	    (rc = check_canary(r, e)) < 0)
+		return rc;
+	return check(r, e);
+}
+
+static int attach(struct router *r, int netns, struct err *e)
+{
+	const uint64_t until = clock_ms() + ATTACH_MS;
+	struct scout s;
+	int rc;
+
+	if (netns < 0 || r->attached)
+		return err_set(e, ERR_INTERNAL, EINVAL,
+		    "no sandbox to attach, or a second one");
+	if ((rc = net_make_pair(netns, e)) < 0 ||
+	    (rc = scout_start(r, netns, &s, e)) < 0)
+		return rc;
+	rc = net_configure(NET_SB, NET_ROUTER, NET_LINK_BITS, 0, e);
+	if (rc == 0)
+		rc = open_way(r, &s, until, e);
+	scout_end(&s);
+	(void)close(netns);
+	(void)close(r->canary);
+	rules_free(&r->rules);
+	return rc;
+}
+
+/* ---- the loop --------------------------------------------------------------- */
+
+static int handle_question(struct router *r, struct err *e)
+{
+	int fd;
+
+	switch (hear(&fd)) {
+	case ROUTER_ATTACH:
+		return attach(r, fd, e);
+	case ROUTER_CHECK:
+		return check(r, e);
+	}
+	return err_set(e, ERR_INTERNAL, EINVAL, "no such question");
+}
+
+_Noreturn void router_main(const struct router_order *order)
+{
+	struct router r = {.policy = order->policy, .names = order->names};
+	struct err e;
+	int rc = setup(&r, order, &e);
+
+	if (rc < 0) {
+		int fd;
+
+		(void)hear(&fd);
+		lose(&r, &e);
+	}
+	for (;;) {
+		struct pollfd fds[] = {
+		    {CONTROL_FD, POLLIN, 0},
+		    {r.slirp.pidfd, POLLIN, 0},
+		    {host_fd(&r.host), POLLIN, 0},
+		    {nft_event_fd(&r.nft), POLLIN, 0},
+		};
+
+		if (poll(fds, sizeof(fds) / sizeof(fds[0]), -1) < 0)
+			continue; /* EINTR */
+		rc = 0;
+		if ((fds[1].revents | fds[2].revents | fds[3].revents) != 0)
+			rc = check(&r, &e);
+		if (rc == 0 && fds[0].revents != 0 &&
+		    (rc = handle_question(&r, &e)) == 0)
+			answer(0, NULL);
+		if (rc < 0)
+			lose(&r, &e);
+	}
+}
