@@ -9,12 +9,15 @@
 #include <linux/rtnetlink.h>
 #include <linux/veth.h>
 #include <net/if.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "lib/cleanup.h"
+#include "lib/clock.h"
 #include "runner/egress/nl.h"
 
 struct setting {
@@ -23,6 +26,7 @@ struct setting {
 };
 
 #define SYSCTL "/proc/sys/net/"
+#define AWAIT_NS 200000
 
 /* A new namespace has the host's ip_forward: it is the first to go. ICMP that
  * refuses UDP must come at once, so no limit on it; ratemask 0 keeps it out of
@@ -193,6 +197,28 @@ int net_configure(const char *link, uint32_t address, unsigned bits,
 	    (rc = net_up(link, e)) < 0)
 		return rc;
 	return gateway != 0 ? add_default_route(link, gateway, e) : 0;
+}
+
+int net_await(const char *link, uint64_t until_ms, struct err *e)
+{
+	const struct timespec pause = {.tv_nsec = AWAIT_NS};
+	cleanup_fd int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	struct ifreq r = {0};
+
+	(void)snprintf(r.ifr_name, sizeof(r.ifr_name), "%s", link);
+	for (;;) {
+		if (fd < 0 || ioctl(fd, SIOCGIFFLAGS, &r) != 0)
+			return err_sys(e, errno, "%s", link);
+		if ((r.ifr_flags & IFF_RUNNING) != 0)
+			break;
+		if (clock_ms() >= until_ms)
+			return err_set(e, ERR_INTERNAL, ETIMEDOUT,
+			    "%s is not ready in time", link);
+		(void)nanosleep(&pause, NULL);
+	}
+	/* The worker says so a moment before it is done, and holds the lock
+	 * that any change of a link waits for. */
+	return net_up(link, e);
 }
 
 int net_check_tap(struct err *e)

@@ -45,6 +45,13 @@ int net_configure(const char *link, uint32_t address, unsigned bits,
 /* Turns on a link of this namespace. */
 int net_up(const char *link, struct err *e);
 
+/*
+ * Waits until a link passes packets. Of a pair the one that was turned on first
+ * drops them until a worker of the kernel has seen that the other is on, too: on
+ * a busy host that takes milliseconds.
+ */
+int net_await(const char *link, uint64_t until_ms, struct err *e);
+
 /* Whether tap0 is there, up, and has its address. */
 int net_check_tap(struct err *e);
 

@@ -13,8 +13,10 @@
 #include "lib/clock.h"
 #include "runner/egress/net.h"
 
-/* A refusal takes 0.1 ms; a host that is very busy gets its time. */
-#define PROBE_MS 1000u
+/* A refusal takes 0.1 ms. On a very busy host a packet may be lost: then it is
+ * tried again, and only at the end no answer is a failure. */
+#define ROUND_MS 50u
+#define ROUNDS 20u
 
 #define METADATA 0xa9fea9feu /* 169.254.169.254 */
 
@@ -28,7 +30,8 @@ struct target {
 
 struct attempt {
 	const struct target *target;
-	int fd;
+	int fd; /* -1: not begun */
+	bool refused;
 };
 
 static int failed(const struct target *t, const char *how, struct err *e)
@@ -36,12 +39,17 @@ static int failed(const struct target *t, const char *how, struct err *e)
 	char text[IPV4_TEXT];
 
 	return err_set(e, ERR_INTERNAL, EPERM,
-	    "a probe of %s %s:%u was %s instead of refused",
+	    "a probe of %s %s:%u was not refused: %s",
 	    t->type == SOCK_STREAM ? "TCP" : "UDP", ipv4_text(t->address, text),
 	    t->port, how);
 }
 
-/* 1: refused at once; 0: under way. */
+static int judge(struct attempt *a, int error, struct err *e)
+{
+	a->refused = error == ECONNREFUSED;
+	return a->refused ? 0 : failed(a->target, strerror(error), e);
+}
+
 static int begin(struct attempt *a, struct err *e)
 {
 	const struct sockaddr_in to = {.sin_family = AF_INET,
@@ -58,14 +66,11 @@ static int begin(struct attempt *a, struct err *e)
 		if (send(a->fd, "?", 1, MSG_NOSIGNAL) == 1)
 			return 0;
 	}
-	if (errno == EINPROGRESS)
-		return 0;
-	return errno == ECONNREFUSED
-		   ? 1
-		   : failed(a->target, strerrorname_np(errno), e);
+	return errno == EINPROGRESS ? 0 : judge(a, errno, e);
 }
 
-static int finish(const struct attempt *a, uint64_t until_ms, struct err *e)
+/* What has come of it until then; nothing is no failure yet. */
+static int look(struct attempt *a, uint64_t until_ms, struct err *e)
 {
 	struct pollfd p = {a->fd, POLLOUT, 0};
 	socklen_t len = sizeof(int);
@@ -77,15 +82,53 @@ static int finish(const struct attempt *a, uint64_t until_ms, struct err *e)
 	do
 		r = poll(&p, 1, clock_left_ms(until_ms));
 	while (r < 0 && errno == EINTR);
-	if (r <= 0)
-		return failed(a->target, "not answered", e);
-	if (getsockopt(a->fd, SOL_SOCKET, SO_ERROR, &error, &len) != 0)
+	if (r == 0)
+		return 0;
+	if (r < 0 || getsockopt(a->fd, SOL_SOCKET, SO_ERROR, &error, &len) != 0)
 		return err_sys(e, errno, "a probe");
-	if (error == 0)
-		return failed(a->target, "answered", e);
-	return error == ECONNREFUSED
-		   ? 0
-		   : failed(a->target, strerrorname_np(error), e);
+	return error != 0 ? judge(a, error, e)
+			  : failed(a->target, "answered", e);
+}
+
+static void end(struct attempt *a)
+{
+	if (a->fd >= 0)
+		(void)close(a->fd);
+	a->fd = -1;
+}
+
+/* All at once; *ret_left is how many are not refused yet. */
+static int run_round(
+    struct attempt *attempts, size_t n, size_t *ret_left, struct err *e)
+{
+	const uint64_t until = clock_ms() + ROUND_MS;
+	int rc = 0;
+
+	for (size_t i = 0; rc == 0 && i < n; i++)
+		if (!attempts[i].refused)
+			rc = begin(&attempts[i], e);
+	*ret_left = 0;
+	for (size_t i = 0; i < n; i++) {
+		if (rc == 0 && !attempts[i].refused)
+			rc = look(&attempts[i], until, e);
+		*ret_left += attempts[i].refused ? 0 : 1;
+		end(&attempts[i]);
+	}
+	return rc;
+}
+
+static int run(struct attempt *attempts, size_t n, struct err *e)
+{
+	size_t left = n;
+	int rc;
+
+	for (unsigned i = 0; left > 0 && i < ROUNDS; i++)
+		if ((rc = run_round(attempts, n, &left, e)) < 0)
+			return rc;
+	for (size_t i = 0; i < n; i++)
+		if (!attempts[i].refused)
+			return failed(attempts[i].target, "no answer", e);
+	return 0;
 }
 
 /* No packet leaves: connect() of a datagram socket only looks for a route. */
@@ -104,23 +147,6 @@ static int probe_ipv6(struct err *e)
 	if (r == 0)
 		return err_set(
 		    e, ERR_INTERNAL, EPERM, "there is a route for IPv6");
-	return 0;
-}
-
-static int run(struct attempt *attempts, size_t n, struct err *e)
-{
-	const uint64_t until = clock_ms() + PROBE_MS;
-	bool refused[TARGETS] = {false};
-	int rc;
-
-	for (size_t i = 0; i < n; i++) {
-		if ((rc = begin(&attempts[i], e)) < 0)
-			return rc;
-		refused[i] = rc > 0;
-	}
-	for (size_t i = 0; i < n; i++)
-		if (!refused[i] && (rc = finish(&attempts[i], until, e)) < 0)
-			return rc;
 	return 0;
 }
 
@@ -144,11 +170,9 @@ int probe_all(const struct egress_policy *policy, uint32_t host_address,
 		/* What the operator allows is no failure. */
 		if (!egress_policy_allows(
 			policy, targets[i].address, targets[i].port))
-			attempts[n++] = (struct attempt){&targets[i], -1};
+			attempts[n++] =
+			    (struct attempt){.target = &targets[i], .fd = -1};
 	rc = run(attempts, n, e);
-	for (size_t i = 0; i < n; i++)
-		if (attempts[i].fd >= 0)
-			(void)close(attempts[i].fd);
 	return rc < 0 ? rc : probe_ipv6(e);
 }
 

@@ -247,7 +247,9 @@ static _Noreturn void scout_main(const struct router *r, int netns, int fd)
 	scout_tell(fd, rc, &e);
 	if (rc < 0 || recv(fd, &go, 1, 0) != 1)
 		_exit(1);
-	rc = probe_all(r->policy, r->host.canary, r->canary_port, &e);
+	rc = net_await(NET_ETH, clock_ms() + ATTACH_MS, &e);
+	if (rc == 0)
+		rc = probe_all(r->policy, r->host.canary, r->canary_port, &e);
 	scout_tell(fd, rc, &e);
 	_exit(0);
 }
@@ -338,6 +340,7 @@ static int open_way(
 	int rc;
 
 	if ((rc = scout_hear(s, until_ms, e)) < 0 ||
+	    (rc = net_await(NET_SB, until_ms, e)) < 0 ||
 	    (rc = slirp_await(&r->slirp, until_ms, e)) < 0 ||
 	    (rc = net_check_tap(e)) < 0 || (rc = check(r, e)) < 0 ||
 	    (rc = net_forward(1, e)) < 0)
