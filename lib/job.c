@@ -234,6 +234,7 @@ void guest_warm_encode(const struct guest_warm *w, struct buf *out)
 	put_blobs(out, w->run, w->run_count);
 	put_blobs(out, w->env, w->env_count);
 	put_blobs(out, w->preload, w->preload_count);
+	put_bool(out, w->compiles);
 }
 
 static int guest_warm_read(
@@ -249,8 +250,10 @@ static int guest_warm_read(
 	    (rc = get_strings(r, LIMIT_ENV, what, &w->env, &w->env_count, e)) <
 		0 ||
 	    (rc = get_strings(r, LIMIT_PRELOAD, what, &w->preload,
-		 &w->preload_count, e)) < 0 ||
-	    (rc = payload_finish(r, what, e)) < 0 ||
+		 &w->preload_count, e)) < 0)
+		return rc;
+	w->compiles = get_bool(r);
+	if ((rc = payload_finish(r, what, e)) < 0 ||
 	    (rc = payload_check_program(what, &w->cwd, w->run, w->run_count,
 		 w->env, w->env_count, e)) < 0)
 		return rc;

@@ -78,7 +78,8 @@ void guest_job_done(struct guest_job *j);
 
 /*
  * What the supervisor tells isobox-init ahead of a job that it does not know
- * yet: start this interpreter and have it wait, the named modules loaded. A job
+ * yet: start this interpreter, or compiler, and have it wait, the named modules
+ * loaded. A job
  * that differs from it in more than its files, further arguments, input and
  * limits is started as if nobody had waited.
  */
@@ -91,6 +92,7 @@ struct guest_warm {
 	size_t env_count;
 	struct blob *preload;
 	size_t preload_count;
+	bool compiles; /* run is not the program but the compile step */
 };
 
 void guest_warm_encode(const struct guest_warm *w, struct buf *out);

@@ -11,6 +11,7 @@
 enum runtime_warm {
 	WARM_NONE,
 	WARM_BOOT,
+	WARM_COMPILER, /* the compile step waits */
 	WARM_INTERPRETER
 };
 

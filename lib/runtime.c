@@ -139,10 +139,11 @@ static int set_warm(struct runtime *rt, const struct ydoc *d,
 	static const char *const words[] = {
 	    [WARM_NONE] = "none",
 	    [WARM_BOOT] = "boot",
+	    [WARM_COMPILER] = "compiler",
 	    [WARM_INTERPRETER] = "interpreter",
 	};
 	int r = rtext_get_word(
-	    d, n, words, 3, "must be none, boot or interpreter", e);
+	    d, n, words, 4, "must be none, boot, compiler or interpreter", e);
 
 	if (r >= 0)
 		rt->warm = (enum runtime_warm)r;
@@ -321,6 +322,9 @@ int runtime_from_doc(const struct ydoc *d, struct runtime *rt, struct err *e)
 	if (r >= 0 && rt->preload[0] != NULL && rt->warm != WARM_INTERPRETER)
 		r = rtext_refuse(d, &d->root, e,
 		    "preload is only allowed with warm: interpreter");
+	if (r >= 0 && rt->compile[0] == NULL && rt->warm == WARM_COMPILER)
+		r = rtext_refuse(d, &d->root, e,
+		    "warm: compiler is only allowed with compile");
 	return r;
 }
 

@@ -121,9 +121,12 @@ int plan_guest_warm(const struct runtime *rt, char *const *preload, bool step,
 	const struct blob source = cstr_blob(rt->source_file);
 	cleanup_buf struct buf text = {0};
 	cleanup_free struct blob *blobs = NULL;
+	const bool compiles = rt->warm == WARM_COMPILER;
+	char *const *argv = compiles ? rt->compile : rt->run;
 	struct guest_warm w = {.entry = source,
 	    .cwd = cstr_blob(program_cwd(step)),
-	    .run_count = list_len(rt->run),
+	    .compiles = compiles,
+	    .run_count = list_len(argv),
 	    .preload_count = list_len(preload)};
 	size_t begun;
 
@@ -139,8 +142,8 @@ int plan_guest_warm(const struct runtime *rt, char *const *preload, bool step,
 	w.preload = w.run + w.run_count;
 	w.env = w.preload + w.preload_count;
 	w.env_count = put_env(rt->env, w.env);
-	if (put_argv(
-		rt->run, source_prefix(source, step), source, &text, w.run) < 0)
+	if (put_argv(argv, source_prefix(source, step), source, &text, w.run) <
+	    0)
 		return err_set(e, ERR_INTERNAL, ENOMEM, "out of memory");
 	for (size_t i = 0; i < w.preload_count; i++)
 		w.preload[i] = cstr_blob(preload[i]);

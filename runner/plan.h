@@ -20,8 +20,8 @@ int plan_guest_job(const struct runtime *rt, const struct job *job,
     struct buf *out, struct err *e);
 
 /*
- * Likewise a whole PROTO_GUEST_WARM frame: the interpreter that a job of this
- * runtime would be started with, if its entry is called as the runtime's
+ * Likewise a whole PROTO_GUEST_WARM frame: the interpreter, or compiler (`warm:`
+ * in the registry), that a job of this runtime would be started with, if its entry is called as the runtime's
  * source_file. preload: NULL-terminated names of modules, or NULL for none; more
  * than LIMIT_PRELOAD of them is an error. `step`: for the steps of a session. Pure.
  */

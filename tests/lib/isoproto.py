@@ -60,10 +60,10 @@ def guest_job(run, compile=(), env=(), files=(), stdin=b"", cwd="/box",
         string(stdin), u32(pids), u32(output_bytes), u64(file_bytes)])
 
 
-def guest_warm(run, entry, env=(), preload=(), cwd="/box"):
+def guest_warm(run, entry, env=(), preload=(), cwd="/box", compiles=False):
     """The payload of GUEST_WARM."""
     return b"".join([string(entry), string(cwd), strings(run), strings(env),
-                     strings(preload)])
+                     strings(preload), bytes([compiles])])
 
 
 def guest_warmed(payload):

@@ -147,6 +147,7 @@ static struct guest_warm sample_warm(void)
 	    .env_count = 2,
 	    .preload = preload,
 	    .preload_count = 2,
+	    .compiles = true,
 	};
 }
 
@@ -167,6 +168,7 @@ static void warms_are_read_back(void **state)
 	assert_int_equal(out.env_count, 2);
 	assert_int_equal(out.preload_count, 2);
 	assert_memory_equal(out.preload[1].data, "matplotlib.pyplot", 17);
+	assert_true(out.compiles);
 	guest_warm_done(&out);
 	for (size_t n = 0; n < b.len; n++)
 		assert_true(guest_warm_decode(b.data, n, &out, &e) < 0);

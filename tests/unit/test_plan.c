@@ -94,6 +94,33 @@ static void test_source_is_no_option(void **state)
 	guest_job_done(&g);
 }
 
+static void test_warm_compiler(void **state)
+{
+	char *run[] = {(char[]){"/tmp/main"}, NULL};
+	char *compile[] = {(char[]){"cc"}, (char[]){"{source}"}, NULL};
+	const struct runtime rt = {.run = run,
+	    .compile = compile,
+	    .warm = WARM_COMPILER,
+	    .source_file = (char[]){"main.x"}};
+	cleanup_buf struct buf frame = {0};
+	const uint8_t *payload;
+	enum proto_type type;
+	struct guest_warm w;
+	struct err e;
+	size_t len;
+
+	(void)state;
+	assert_int_equal(plan_guest_warm(&rt, NULL, false, &frame, &e), 0);
+	assert_int_equal(
+	    proto_next(frame.data, frame.len, &type, &payload, &len),
+	    frame.len);
+	assert_int_equal(guest_warm_decode(payload, len, &w, &e), 0);
+	assert_true(w.compiles);
+	assert_int_equal(w.run_count, 2);
+	assert_blob(w.run[1], "main.x");
+	guest_warm_done(&w);
+}
+
 static void test_warm(void **state)
 {
 	char *run[] = {(char[]){"/run"}, (char[]){"{source}"}, NULL};
@@ -264,6 +291,7 @@ int main(void)
 	    cmocka_unit_test(test_source_and_args),
 	    cmocka_unit_test(test_source_is_no_option),
 	    cmocka_unit_test(test_warm),
+	    cmocka_unit_test(test_warm_compiler),
 	    cmocka_unit_test(test_step),
 	    cmocka_unit_test(test_env_overrides),
 	    cmocka_unit_test(test_bundle),

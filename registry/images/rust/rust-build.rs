@@ -5,23 +5,22 @@
 // Time is what counts here: the source is compiled in each run, by a share of a
 // slow machine.  rustc.args has rustc call the linker mold without gcc in between.
 //
-// rust-build --warm: for a sandbox that waits for its program.  It leaves a rustc
-// behind that has started and waits for its arguments: loading its libraries takes
-// a third of the time of a small compilation.  (To have the tools' files touched
-// by a compilation would save a tenth of the time, and cost all of it.)  rustc
-// reads its arguments from a file that is a FIFO, which is all that makes it wait.
-// The next rust-build hands them to it through a keeper, rust-build --keep, which
-// is rustc's parent: it passes on what rustc says and how it ended.
+// In a sandbox that waits for its program, isobox-init starts rust-build ahead and
+// holds the other end of descriptor 1023 (guest/warm.c says what is spoken there).
+// Then rust-build has a rustc load its libraries, a third of the time of a small
+// compilation, and come to its arguments, which it reads from a file that is a FIFO.
+// (To have the tools' files touched by a compilation would save a tenth of the
+// time, and cost all of it.)  Whatever goes wrong with that rustc, another one is
+// started whose verdict stands.
 use std::env;
-use std::ffi::{CString, c_char, c_int};
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
-use std::net::Shutdown;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::fd::{FromRawFd, IntoRawFd};
 use std::os::unix::fs::OpenOptionsExt;
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio, exit};
+use std::process::{Child, Command, exit};
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -46,38 +45,39 @@ const MALLOC: [(&str, &str); 3] = [
     ("MALLOC_MMAP_THRESHOLD_", "1073741824"),
 ];
 
-const ARGS: &str = "@/usr/lib/isobox/rustc.args";
-const WARM: &str = "/tmp/.rust-warm"; // gone before a program starts
-const FIFO: &str = "/tmp/.rust-warm/args";
-const SOCKET: &str = "/tmp/.rust-warm/socket";
-const LIMITS: &str = "/tmp/.rust-warm/limits";
-const SELF: &str = "/proc/self/exe";
-const WAITING: &[u8] = b"waiting"; // the keeper's word to --warm
+const ARGS: &str = "/usr/lib/isobox/rustc.args";
+const FIFO: &str = "/tmp/.rustc.args"; // gone before a program starts
+const WARM_FD: i32 = 1023; // guest/child.h
 const O_NONBLOCK: i32 = 0o4000;
 const ENXIO: i32 = 6;
-/// For rustc to come to its arguments; some 100 ms are usual.
-const PATIENCE: u32 = 5000;
-const BROKEN: u8 = 125; // the exit code for what is not rustc's doing
-
-unsafe extern "C" {
-    fn mkfifo(path: *const c_char, mode: u32) -> c_int;
-}
+/// Milliseconds for rustc to come to its arguments; some 100 are usual.
+const PATIENCE: u32 = 10000;
 
 fn main() {
     let args: Vec<String> = env::args().collect();
-    let result = match args.get(1).map(String::as_str) {
-        Some("--warm") => warm(),
-        Some("--keep") => keep(),
-        Some(source) if args.len() == 2 => build(source),
-        _ => {
-            eprintln!("usage: rust-build SOURCE | --warm");
-            exit(2);
-        }
-    };
-    if let Err(e) = result {
-        eprintln!("rust-build: {e}");
-        exit(BROKEN.into());
+    if args.len() != 2 {
+        eprintln!("usage: rust-build SOURCE");
+        exit(2);
     }
+    if let Err(e) = build(&args[1]) {
+        eprintln!("rust-build: {e}");
+        exit(1);
+    }
+}
+
+fn build(source: &str) -> io::Result<()> {
+    env::set_current_dir("/box")?;
+    let mut waiting = None;
+    if let Some(init) = init_socket()? {
+        waiting = wait_for_job(init)?;
+    }
+    let args = arguments(source, source_bytes(Path::new("."))?);
+    if let Some((rustc, fifo)) = waiting {
+        if let Some(code) = go_on(rustc, fifo, &args) {
+            exit(code);
+        }
+    }
+    Err(rustc().arg(format!("@{ARGS}")).args(args).exec())
 }
 
 fn rustc() -> Command {
@@ -102,98 +102,75 @@ fn source_bytes(folder: &Path) -> io::Result<u64> {
     Ok(bytes)
 }
 
+/// Those that rustc.args does not have.
 fn arguments(source: &str, bytes: u64) -> Vec<String> {
-    let mut all = vec![ARGS.to_string()];
+    let mut all = Vec::new();
     if bytes <= OPTIMISE_UP_TO {
         all.extend(OPTIMISE.map(String::from));
     }
-    // What begins like this would not be taken for a file.
-    let prefix = if source.starts_with(['-', '@']) { "./" } else { "" };
+    // It would be taken for a file of arguments.
+    let prefix = if source.starts_with('@') { "./" } else { "" };
     all.push(format!("{prefix}{source}"));
     all
 }
 
-fn build(source: &str) -> io::Result<()> {
-    env::set_current_dir("/box")?;
-    let args = arguments(source, source_bytes(Path::new("."))?);
-    if Path::new(WARM).exists() {
-        let code = if same_limits() { ask_keeper(&args) } else { None };
-        fs::remove_dir_all(WARM)?;
-        if let Some(code) = code {
-            exit(code.into());
-        }
+/// The way to isobox-init, if this is a sandbox that waits.
+fn init_socket() -> io::Result<Option<UnixStream>> {
+    // SAFETY: whatever it is, nobody else here uses it; if it is not open,
+    // into_raw_fd() keeps it from being closed.
+    let given = unsafe { UnixStream::from_raw_fd(WARM_FD) };
+    if given.local_addr().is_err() {
+        let _ = given.into_raw_fd();
+        return Ok(None);
     }
-    Err(rustc().args(args).exec())
+    // The copy is closed in rustc.
+    given.try_clone().map(Some)
 }
 
-/// Whether the waiting rustc has the limits of this run.
-fn same_limits() -> bool {
-    match (fs::read(LIMITS), fs::read("/proc/self/limits")) {
-        (Ok(then), Ok(now)) => then == now,
-        _ => false,
-    }
+/// Speaks with isobox-init until the job is there.
+fn wait_for_job(mut init: UnixStream) -> io::Result<Option<(Child, File)>> {
+    let mut heard = BufReader::new(init.try_clone()?);
+    init.write_all(b"compiler\n")?;
+    read_message(&mut heard)?; // code, of which there is none
+    read_message(&mut heard)?; // modules, likewise
+    let waiting = start_rustc();
+    init.write_all(b"ready\n")?;
+    read_message(&mut heard)?; // the job, whose files are there
+    init.write_all(b"go\n")?;
+    Ok(waiting.ok())
 }
 
-/// Has the waiting rustc compile; how it ended, or nothing if that is unknown.
-fn ask_keeper(args: &[String]) -> Option<u8> {
-    // Here ARGS is not a file of arguments but among them.
-    let mut lines = fs::read_to_string(&ARGS[1..]).ok()?;
-    for arg in &args[1..] {
-        // A line can hold anything but its end.
-        if arg.contains('\n') {
-            return None;
-        }
-        lines.push_str(arg);
-        lines.push('\n');
-    }
-    let mut keeper = UnixStream::connect(SOCKET).ok()?;
-    keeper.write_all(lines.as_bytes()).ok()?;
-    keeper.shutdown(Shutdown::Write).ok()?;
-    forward(&mut keeper).ok()
-}
-
-/// Passes on what the keeper sends.  The last byte is the exit code.
-fn forward(keeper: &mut UnixStream) -> io::Result<u8> {
-    let mut stderr = io::stderr();
-    let mut last: Option<u8> = None;
-    let mut buffer = [0; 65536];
-    loop {
-        let n = keeper.read(&mut buffer)?;
-        if n == 0 {
-            return last.ok_or(io::ErrorKind::UnexpectedEof.into());
-        }
-        if let Some(byte) = last {
-            stderr.write_all(&[byte])?;
-        }
-        stderr.write_all(&buffer[..n - 1])?;
-        last = Some(buffer[n - 1]);
-    }
-}
-
-fn warm() -> io::Result<()> {
-    fs::create_dir(WARM)?;
-    let mut keeper = Command::new(SELF)
-        .arg("--keep")
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .spawn()?;
-    let mut word = [0; WAITING.len()];
-    if let Some(mut out) = keeper.stdout.take() {
-        out.read_exact(&mut word)?;
+/// Its length in decimal, a line feed, and that many bytes.
+fn read_message(from: &mut impl BufRead) -> io::Result<()> {
+    let mut line = String::new();
+    from.read_line(&mut line)?;
+    let length = line.trim_end().parse().map_err(io::Error::other)?;
+    let copied = io::copy(&mut from.take(length), &mut io::sink())?;
+    if copied < length {
+        return Err(io::ErrorKind::UnexpectedEof.into());
     }
     Ok(())
 }
 
-fn make_fifo(path: &str) -> io::Result<()> {
-    let path = CString::new(path)?;
-    // SAFETY: path is a string that ends with NUL and outlives the call.
-    if unsafe { mkfifo(path.as_ptr(), 0o600) } != 0 {
-        return Err(io::Error::last_os_error());
+/// A rustc that has come to its arguments, and where they are to be written.
+fn start_rustc() -> io::Result<(Child, File)> {
+    let made = Command::new("mkfifo").arg(FIFO).status()?;
+    if !made.success() {
+        return Err(io::Error::other("mkfifo failed"));
     }
-    Ok(())
+    let mut rustc = rustc().arg(format!("@{FIFO}")).spawn()?;
+    let fifo = wait_for_reader(&mut rustc);
+    fs::remove_file(FIFO)?;
+    match fifo {
+        Ok(fifo) => Ok((rustc, fifo)),
+        Err(e) => {
+            rustc.kill()?;
+            Err(e)
+        }
+    }
 }
 
-/// Opens the FIFO to write as soon as rustc has opened it to read.
+/// A FIFO can be opened for writing as soon as somebody has opened it to read.
 fn wait_for_reader(rustc: &mut Child) -> io::Result<File> {
     for _ in 0..PATIENCE {
         let opened = OpenOptions::new()
@@ -212,41 +189,19 @@ fn wait_for_reader(rustc: &mut Child) -> io::Result<File> {
     Err(io::ErrorKind::TimedOut.into())
 }
 
-fn keep() -> io::Result<()> {
-    env::set_current_dir("/box")?;
-    fs::write(LIMITS, fs::read("/proc/self/limits")?)?;
-    make_fifo(FIFO)?;
-    let listener = UnixListener::bind(SOCKET)?;
-    let mut rustc = rustc()
-        .arg(format!("@{FIFO}"))
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()?;
-    let fifo = wait_for_reader(&mut rustc)?;
-    io::stdout().write_all(WAITING)?;
-    io::stdout().flush()?;
-    let (client, _) = listener.accept()?;
-    let status = serve(client.try_clone()?, fifo, rustc)?;
-    (&client).write_all(&[exit_code(status)])
-}
-
-fn serve(mut client: UnixStream, mut fifo: File, mut rustc: Child) -> io::Result<ExitStatus> {
-    let mut args = Vec::new();
-    client.read_to_end(&mut args)?;
-    fifo.write_all(&args)?;
+/// Has the waiting rustc compile; its exit code, if it came to its own end.
+fn go_on(mut rustc: Child, mut fifo: File, args: &[String]) -> Option<i32> {
+    let mut lines = fs::read_to_string(ARGS).ok()?;
+    for arg in args {
+        // A line can hold anything but its end.
+        if arg.contains('\n') {
+            rustc.kill().ok()?;
+            return None;
+        }
+        lines.push_str(arg);
+        lines.push('\n');
+    }
+    fifo.write_all(lines.as_bytes()).ok()?;
     drop(fifo);
-    if let Some(mut stderr) = rustc.stderr.take() {
-        io::copy(&mut stderr, &mut client)?;
-    }
-    rustc.wait()
-}
-
-/// As a shell has it.
-fn exit_code(status: ExitStatus) -> u8 {
-    match (status.code(), status.signal()) {
-        (Some(code), _) => code as u8,
-        (None, Some(signal)) => 128 + signal as u8,
-        (None, None) => BROKEN,
-    }
+    rustc.wait().ok()?.code()
 }
