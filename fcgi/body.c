@@ -24,17 +24,36 @@ static int check_end(
 	    x->body->total, declared);
 }
 
+/* Room is made for more when all was taken. */
+static int fill(struct body *b, struct err *e)
+{
+	return b->taken == b->len && !b->whole ? b->refill(b, e) : 0;
+}
+
+ssize_t body_next(struct exchange *x, const uint8_t **ret, struct err *e)
+{
+	struct body *b = x->body;
+	size_t n;
+	int r = fill(b, e);
+
+	if (r < 0)
+		return r;
+	n = b->len - b->taken;
+	if (n == 0)
+		return check_end(x, ERR_INVALID_REQUEST, e);
+	*ret = b->data + b->taken;
+	b->taken = b->len;
+	return (ssize_t)n;
+}
+
 ssize_t body_read(struct exchange *x, void *buf, size_t len, struct err *e)
 {
 	struct body *b = x->body;
 	size_t n;
+	int r = fill(b, e);
 
-	if (b->taken == b->len && !b->whole) {
-		int r = b->refill(b, e);
-
-		if (r < 0)
-			return r;
-	}
+	if (r < 0)
+		return r;
 	n = b->len - b->taken < len ? b->len - b->taken : len;
 	if (n == 0)
 		return len > 0 ? check_end(x, ERR_INVALID_REQUEST, e) : 0;

@@ -36,6 +36,9 @@ struct body {
  */
 ssize_t body_read(struct exchange *x, void *buf, size_t len, struct err *e);
 
+/* The same without a copy: *ret is good until the next call. */
+ssize_t body_next(struct exchange *x, const uint8_t **ret, struct err *e);
+
 /* A whole body of at most LIMIT_BODY bytes, in place, for what is parsed as JSON:
  * else ERR_INVALID_JSON. */
 int body_json(

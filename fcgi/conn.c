@@ -205,21 +205,29 @@ static int too_slow(struct err *e)
 	    BODY_RATE_MIN);
 }
 
-/* Waits for the next bytes and takes them. */
-static int receive(struct stream *s, struct err *e)
+/* Waits until there is something to read. */
+static int wait_for_bytes(const struct stream *s, struct err *e)
 {
-	uint8_t data[16384];
 	uint64_t deadline_us = s->begun_us + BODY_GRACE_US +
 			       s->conn->in.body_len * 1000000u / BODY_RATE_MIN;
 	struct pollfd p = {.fd = s->conn->fd, .events = POLLIN};
-	ssize_t n;
 
 	if (poll(&p, 1, clock_left_ms(deadline_us / 1000)) == 0)
 		return too_slow(e);
-	n = recv(s->conn->fd, data, sizeof(data), MSG_DONTWAIT);
+	return 0;
+}
+
+/* Takes the next bytes, or waits for them. */
+static int receive(struct stream *s, struct err *e)
+{
+	uint8_t data[CONN_SCRATCH];
+	ssize_t n = recv(s->conn->fd, data, sizeof(data), MSG_DONTWAIT);
+
 	if (n > 0)
 		return take(s->conn, data, (size_t)n, e);
-	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+	if (n < 0 && errno == EAGAIN)
+		return wait_for_bytes(s, e);
+	if (n < 0 && errno == EINTR)
 		return 0;
 	return closed(s->conn, e);
 }

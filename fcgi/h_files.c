@@ -16,9 +16,6 @@
 #include "lib/cleanup.h"
 #include "lib/path.h"
 
-/* A piece of an upload on its way: a copy, kept small for the stack. */
-#define PIECE (16u * 1024)
-
 /* What a call of the file API is about. */
 struct target {
 	struct store_session session;
@@ -184,12 +181,12 @@ static int too_large(struct err *e)
 static int receive(
     struct exchange *x, int fd, uint64_t *ret_bytes, struct err *e)
 {
-	uint8_t data[PIECE];
+	const uint8_t *data;
 	uint64_t total = 0;
 	ssize_t n;
 	int r;
 
-	while ((n = body_read(x, data, sizeof(data), e)) > 0) {
+	while ((n = body_next(x, &data, e)) > 0) {
 		total += (uint64_t)n;
 		if (total > LIMIT_UPLOAD)
 			return too_large(e);
