@@ -180,6 +180,18 @@ void proto_end(struct buf *out, size_t begun)
 	store_u32(out->data + begun, (uint32_t)len);
 }
 
+void proto_put_header(struct buf *out, enum proto_type type, size_t len)
+{
+	uint8_t header[PROTO_HEADER] = {0, 0, 0, 0, (uint8_t)type};
+
+	if (len > LIMIT_FRAME) {
+		out->failed = true;
+		return;
+	}
+	store_u32(header, (uint32_t)len);
+	buf_put(out, header, sizeof(header));
+}
+
 void proto_put_frame(
     struct buf *out, enum proto_type type, const void *payload, size_t len)
 {

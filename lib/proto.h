@@ -77,6 +77,9 @@ enum proto_type {
 void proto_put_frame(
     struct buf *out, enum proto_type type, const void *payload, size_t len);
 
+/* The header alone, for a payload of len bytes that is sent from where it lies. */
+void proto_put_header(struct buf *out, enum proto_type type, size_t len);
+
 /* A frame whose payload is built in place: begin, put parts, end. */
 size_t proto_begin(struct buf *out, enum proto_type type);
 void proto_end(struct buf *out, size_t begun);

@@ -18,6 +18,9 @@
 #define WAIT_FIRST_NS 500000L
 #define WAIT_LAST_NS 8000000L
 
+/* Not yet opened; -1: there is no such file. */
+#define CPU_FD_NEW (-2)
+
 int leaf_dir(const struct leaf *l, enum cgroup_ctl ctl)
 {
 	return l->dir[l->cg->of[ctl]];
@@ -44,7 +47,7 @@ static struct leaf *leaf_new(const struct cgroup *cg, const char *dir_name)
 		return NULL;
 	l->cg = cg;
 	l->oom_fd = -1;
-	l->cpu_fd = -1;
+	l->cpu_fd = CPU_FD_NEW;
 	for (unsigned i = 0; i < CGROUP_CTL_COUNT; i++)
 		l->dir[i] = -1;
 	(void)snprintf(l->name, sizeof(l->name), "%s", dir_name);
@@ -224,7 +227,7 @@ int64_t leaf_cpu_us(struct leaf *l)
 	char text[512];
 	ssize_t n;
 
-	if (l->cpu_fd < 0)
+	if (l->cpu_fd == CPU_FD_NEW)
 		l->cpu_fd = openat(leaf_dir(l, CGROUP_CPU),
 		    l->cg->ops->cpu_usage, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 	if (l->cpu_fd < 0)

@@ -35,7 +35,7 @@ struct leaf {
 	char name[CGROUP_LEAF_SIZE];
 	int dir[CGROUP_CTL_COUNT]; /* as in cg; -1 where it does not exist */
 	int oom_fd;
-	int cpu_fd; /* the counter, when it was read once; or -1 */
+	int cpu_fd; /* the counter, once it was asked for; or negative */
 };
 
 /* Where v1 and v2 differ. */

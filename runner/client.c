@@ -36,12 +36,12 @@ static void client_close(struct server *s, struct client *c)
 	if (c->dead)
 		return;
 	admit_cancel(&s->admit, &c->waiter);
-	if (c->source.fd >= 0) {
-		/* A supervisor may hold a copy: closing alone would leave it in
-		 * the epoll set. */
+	/* A supervisor may hold a copy: closing alone would leave it in the
+	 * epoll set. */
+	if (c->watched)
 		(void)epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, c->source.fd, NULL);
+	if (c->source.fd >= 0)
 		(void)close(c->source.fd);
-	}
 	c->source.fd = -1;
 	c->dead = true;
 	s->held_bytes -= c->in.len;
@@ -281,9 +281,17 @@ static void client_new(struct server *s, int fd)
 	c->deadline_us = clock_us() + FIRST_FRAME_US;
 	TAILQ_INSERT_TAIL(&s->clients, c, link);
 	s->client_count++;
-	if (s->client_count > s->client_max)
+	if (s->client_count > s->client_max) {
 		client_full(s, c);
-	else if (server_watch(s, &c->source, EPOLLIN | EPOLLRDHUP) < 0)
+		return;
+	}
+	/* Mostly the frame is there already, and a sandbox waits: then the
+	 * connection is handed on before it was watched. */
+	client_event(s, c, EPOLLIN);
+	if (c->dead)
+		return;
+	c->watched = true;
+	if (server_watch(s, &c->source, EPOLLIN | EPOLLRDHUP) < 0)
 		client_close(s, c);
 }
 

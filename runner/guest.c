@@ -9,6 +9,9 @@
 #include "lib/utf8.h"
 #include "runner/run.h"
 
+/* How long the client need not know that its program has started. */
+#define STARTED_HOLD_US 10000u
+
 static void forward_output(
     struct run *r, enum stream s, const uint8_t *data, size_t len)
 {
@@ -21,7 +24,7 @@ static void forward_output(
 	if (len == 0)
 		return;
 	r->sent[s] += len;
-	run_put_client(
+	run_send_client(
 	    r, s == STREAM_OUT ? PROTO_STDOUT : PROTO_STDERR, data, len);
 }
 
@@ -46,6 +49,8 @@ static void guest_started(struct run *r)
 	r->result.boot_us = r->started_us - r->slot_us;
 	r->deadline_us =
 	    r->started_us + (uint64_t)r->job->limits.wall_time_ms * 1000;
+	/* Most programs are soon done or say something: one wake-up less. */
+	r->hold_until_us = r->started_us + STARTED_HOLD_US;
 	run_put_client(r, PROTO_STARTED, NULL, 0);
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whether we can run anything: the subtree is memory-capped (read each time, it
- * costs one small file), and a sandbox boots here (tried at start, and again
+ * Whether we can run anything: the subtree is memory-capped (looked at when the
+ * last look is a second old, since it takes some twenty system calls), and a
+ * sandbox boots here (tried at start, and again
  * after a run failed by our own fault).
  */
 #include <errno.h>
@@ -13,6 +14,7 @@
 #include "runner/server_int.h"
 
 #define PROBE_RETRY_US 5000000u
+#define CAP_EVERY_US 1000000u
 
 static const struct runtime *first_available(const struct registry *r)
 {
@@ -22,14 +24,30 @@ static const struct runtime *first_available(const struct registry *r)
 	return NULL;
 }
 
-int health_check(struct server *s, struct err *e)
+int health_check_cap(struct server *s, struct err *e)
 {
-	int rc = cgroup_check_cap(s->cgroup, e);
+	const uint64_t now_us = clock_us();
+	int rc;
 
+	if (now_us < s->cap_until_us)
+		return 0;
+	rc = cgroup_check_cap(s->cgroup, e);
 	if (rc < 0) {
 		e->kind = ERR_SANDBOX_FAILED;
+		s->cap_bytes = 0;
 		return rc;
 	}
+	s->cap_bytes = cgroup_memory_cap(s->cgroup);
+	s->cap_until_us = now_us + CAP_EVERY_US;
+	return 0;
+}
+
+int health_check(struct server *s, struct err *e)
+{
+	int rc = health_check_cap(s, e);
+
+	if (rc < 0)
+		return rc;
 	if (first_available(s->registry) == NULL)
 		return err_set(e, ERR_SANDBOX_FAILED, ENOENT,
 		    "no runtime has its image; see isobox-image");
@@ -55,7 +73,7 @@ void health_probe_due(struct server *s, uint64_t now_us)
 		return;
 	rt = first_available(s->registry);
 	/* Without a cap not even a probe is held. */
-	if (rt == NULL || cgroup_check_cap(s->cgroup, &e) < 0) {
+	if (rt == NULL || health_check_cap(s, &e) < 0) {
 		s->next_probe_us = now_us + PROBE_RETRY_US;
 		return;
 	}

@@ -37,9 +37,11 @@
 /* While memory might get short. */
 #define PRESSURE_EVERY_US 100000u
 
-/* After a boot that failed: doubled up to the last. */
+/* After a boot that failed, or a sandbox that died while it waited: doubled up to
+ * the last, and as at first when nothing was wrong for a while. */
 #define BACKOFF_FIRST_US 1000000u
 #define BACKOFF_LAST_US 60000000u
+#define BACKOFF_FORGET_US 120000000u
 
 /* The part of the memory cap that the pool leaves free beside what is in use. */
 #define RESERVE_PART 8u
@@ -182,18 +184,24 @@ void pool_set_registry(struct server *s, const struct registry *fresh)
 
 /* ---- boots -------------------------------------------------------------- */
 
+/* What fails together has one cause and counts once. */
 static void failed(struct server *s)
 {
+	const uint64_t now_us = clock_us();
 	struct pool *p = &s->pool;
 	uint64_t wait_us = BACKOFF_FIRST_US;
 
 	p->status.boot_failures_total++;
+	if (now_us < p->retry_us)
+		return;
+	if (now_us - p->retry_us > BACKOFF_FORGET_US)
+		p->failures = 0;
 	for (unsigned i = 0; i < p->failures && wait_us < BACKOFF_LAST_US; i++)
 		wait_us *= 2;
 	if (wait_us > BACKOFF_LAST_US)
 		wait_us = BACKOFF_LAST_US;
 	p->failures++;
-	p->retry_us = clock_us() + wait_us;
+	p->retry_us = now_us + wait_us;
 	pool_poke(s, wait_us);
 }
 
@@ -238,8 +246,6 @@ void pool_ready(struct server *s, struct worker *w, const struct run_report *r)
 	seat->entry->bytes = seat->bytes;
 	w->deadline_us = UINT64_MAX;
 	s->pool.booting--;
-	s->pool.failures = 0;
-	s->pool.retry_us = 0;
 	pool_poke(s, 0);
 }
 
@@ -270,19 +276,19 @@ static uint64_t promised(const struct server *s)
 }
 
 /* Whether there is room for `more` bytes, and a reserve, beside what is in use;
- * also when the kernel does not tell. */
+ * also when the kernel does not tell. The cap was looked at. */
 static bool has_room(struct server *s, uint64_t more)
 {
-	const uint64_t cap = cgroup_memory_cap(s->cgroup);
+	const uint64_t cap = s->cap_bytes;
 	const int64_t used = cgroup_memory_used(s->cgroup);
 
-	if (cap == 0 || used < 0)
+	if (used < 0)
 		return true;
 	return (uint64_t)used + more + cap / RESERVE_PART <= cap;
 }
 
 /* True when the cap is far enough away that no run can meet it. */
-static bool is_ample(struct server *s)
+static bool is_ample(const struct server *s)
 {
 	const uint64_t cap = cgroup_memory_cap(s->cgroup);
 
@@ -296,8 +302,10 @@ static bool relieve(struct server *s, uint64_t now_us)
 {
 	struct demand_entry *entry = demand_least(&s->pool.demand, now_us);
 	struct worker *w;
+	struct err e;
 
-	if (entry == NULL || is_ample(s))
+	/* No cap: nothing runs either. */
+	if (entry == NULL || health_check_cap(s, &e) < 0 || is_ample(s))
 		return false;
 	pool_poke(s, PRESSURE_EVERY_US);
 	if (has_room(s, 0))
@@ -358,6 +366,8 @@ void pool_tick(struct server *s, uint64_t now_us)
 	if (p->demand.count == 0 || s->draining)
 		return;
 	p->look_us = now_us + LOOK_EVERY_US;
+	if (p->retry_us > now_us && p->retry_us < p->look_us)
+		p->look_us = p->retry_us;
 	drop_old(s, now_us);
 	if (!relieve(s, now_us) && may_boot(s, now_us))
 		step(s, now_us);

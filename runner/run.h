@@ -62,6 +62,7 @@ struct run {
 	struct buf to_guest;
 	struct buf from_guest;
 	struct buf to_client;
+	uint64_t hold_until_us; /* it is not sent before */
 	struct buf log;
 	bool guest_eof;
 	uint64_t begun_us; /* sandbox_start() */
@@ -87,6 +88,11 @@ bool run_check_oom(struct run *r);
 
 /* Queues a frame for the client. */
 void run_put_client(
+    struct run *r, enum proto_type type, const void *data, size_t len);
+
+/* Likewise, and sends it at once, from where it lies, as far as the client takes
+ * it: nothing but the rest is copied. */
+void run_send_client(
     struct run *r, enum proto_type type, const void *data, size_t len);
 
 /* The leaf's limits for a run of `l`; those on the CPU hold for the boot, too, so

@@ -242,7 +242,8 @@ static void signal_event(struct server *s)
 	}
 }
 
-static void dispatch(struct server *s, const struct epoll_event *ev)
+/* True when a signal is to be taken. */
+static bool dispatch(struct server *s, const struct epoll_event *ev)
 {
 	struct source *src = ev->data.ptr;
 
@@ -251,9 +252,7 @@ static void dispatch(struct server *s, const struct epoll_event *ev)
 		client_accept(s);
 		break;
 	case SOURCE_SIGNAL:
-		/* After the batch: it frees workers, to which a later event of
-		 * this batch may still point. */
-		break;
+		return true;
 	case SOURCE_CLIENT:
 		client_event(s, (struct client *)(void *)src, ev->events);
 		break;
@@ -264,6 +263,7 @@ static void dispatch(struct server *s, const struct epoll_event *ev)
 		images_event(s);
 		break;
 	}
+	return false;
 }
 
 static uint64_t min_us(uint64_t a, uint64_t b)
@@ -329,9 +329,14 @@ static void server_loop(struct server *s)
 		struct epoll_event ev[EVENTS_AT_ONCE];
 		int n = epoll_wait(s->epoll_fd, ev, EVENTS_AT_ONCE, wait_ms(s));
 
+		bool signalled = false;
+
 		for (int i = 0; i < n; i++)
-			dispatch(s, &ev[i]);
-		signal_event(s);
+			signalled |= dispatch(s, &ev[i]);
+		/* After the batch: it frees workers, to which a later event of
+		 * the batch may still point. */
+		if (signalled)
+			signal_event(s);
 		timers(s);
 		client_start_waiting(s);
 		pool_tick(s, clock_us());

@@ -43,6 +43,7 @@ struct client {
 	struct buf in; /* the first frame; a job points into it */
 	struct job job;
 	bool has_job;
+	bool watched; /* in the epoll set */
 	bool dead; /* freed when the batch of events is through */
 	uint64_t deadline_us; /* for the first frame */
 };
@@ -99,6 +100,9 @@ struct server {
 	uint64_t leaf_serial;
 	struct runner_status status; /* counters */
 	struct pool pool;
+	uint64_t
+	    cap_bytes; /* the memory cap as it was last looked at; 0 = none */
+	uint64_t cap_until_us; /* no need to look again before */
 	enum health health;
 	char health_reason[sizeof(((struct err *)0)->msg)];
 	bool probing;
@@ -147,6 +151,8 @@ void worker_abandon_all(struct server *s);
 /* health.c */
 /* Whether a run may start; the reason in *e if not. */
 int health_check(struct server *s, struct err *e);
+/* Whether the subtree is memory-capped; s->cap_bytes. */
+int health_check_cap(struct server *s, struct err *e);
 void health_probe_due(struct server *s, uint64_t now_us);
 void health_probe_result(struct server *s, const struct run_report *r);
 /* A run failed by our or the host's fault: look again soon. */

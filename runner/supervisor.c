@@ -87,6 +87,57 @@ void run_put_client(
 		run_end(r, RUN_END_FAILED, "out of memory");
 }
 
+/* What is queued, the header and the payload in one system call. */
+static ssize_t send_frame(
+    struct run *r, const struct buf *header, const void *data, size_t len)
+{
+	struct iovec parts[3] = {
+	    {r->to_client.data, r->to_client.len},
+	    {header->data, header->len},
+	    {(void *)(uintptr_t)data, len},
+	};
+	const struct msghdr m = {.msg_iov = parts, .msg_iovlen = 3};
+	ssize_t n = sendmsg(r->client_fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
+
+	return n < 0 && (errno == EAGAIN || errno == EINTR) ? 0 : n;
+}
+
+/* The part of `data` that lies behind the first n bytes of all. */
+static void queue_rest(struct run *r, size_t *n, const void *data, size_t len)
+{
+	size_t skip = *n < len ? *n : len;
+
+	*n -= skip;
+	buf_put(&r->to_client, (const uint8_t *)data + skip, len - skip);
+}
+
+void run_send_client(
+    struct run *r, enum proto_type type, const void *data, size_t len)
+{
+	cleanup_buf struct buf header = {0};
+	size_t queued = r->to_client.len;
+	size_t left;
+	ssize_t n;
+
+	proto_put_header(&header, type, len);
+	if (header.failed) {
+		run_end(r, RUN_END_FAILED, "out of memory");
+		return;
+	}
+	n = send_frame(r, &header, data, len);
+	if (n < 0) {
+		run_end(r, RUN_END_GONE, "");
+		return;
+	}
+	r->hold_until_us = 0;
+	left = (size_t)n < queued ? 0 : (size_t)n - queued;
+	buf_consume(&r->to_client, (size_t)n < queued ? (size_t)n : queued);
+	queue_rest(r, &left, header.data, header.len);
+	queue_rest(r, &left, data, len);
+	if (r->to_client.failed)
+		run_end(r, RUN_END_FAILED, "out of memory");
+}
+
 /* Keeps the last LOG_TAIL bytes of what runsc and init complain. */
 static void log_read(struct run *r)
 {
@@ -149,6 +200,7 @@ enum poll_slot {
 static void poll_set(struct run *r, struct pollfd fds[POLL_COUNT])
 {
 	bool full = r->to_client.len > CLIENT_BACKLOG;
+	bool pending = r->to_client.len > 0 && r->hold_until_us == 0;
 	bool job = r->to_guest.len > 0;
 	short oom_events = 0;
 	int oom = leaf_oom_fd(r->order->leaf, &oom_events);
@@ -158,7 +210,7 @@ static void poll_set(struct run *r, struct pollfd fds[POLL_COUNT])
 	fds[POLL_GUEST_IN] = (struct pollfd){job ? r->box.in_fd : -1, POLLOUT};
 	fds[POLL_LOG] = (struct pollfd){r->box.log_fd, POLLIN};
 	fds[POLL_CLIENT] = (struct pollfd){r->client_fd,
-	    (short)(POLLIN | POLLRDHUP | (r->to_client.len > 0 ? POLLOUT : 0))};
+	    (short)(POLLIN | POLLRDHUP | (pending ? POLLOUT : 0))};
 	fds[POLL_CONTROL] =
 	    (struct pollfd){r->order->control_fd, r->ahead.deaf ? 0 : POLLIN};
 	fds[POLL_OOM] = (struct pollfd){oom, oom_events};
@@ -201,10 +253,13 @@ static void poll_handle(struct run *r, const struct pollfd fds[POLL_COUNT])
 static uint64_t next_wake_us(const struct run *r)
 {
 	uint64_t recheck = clock_us() + OOM_RECHECK_US;
+	uint64_t wake = r->deadline_us;
 
-	if (recheck < r->oom_recheck_until_us && recheck < r->deadline_us)
-		return recheck;
-	return r->deadline_us;
+	if (r->hold_until_us != 0 && r->hold_until_us < wake)
+		wake = r->hold_until_us;
+	if (recheck < r->oom_recheck_until_us && recheck < wake)
+		wake = recheck;
+	return wake;
 }
 
 static void run_loop(struct run *r)
@@ -223,7 +278,10 @@ static void run_loop(struct run *r)
 			(void)run_check_oom(r);
 		if (clock_us() >= r->deadline_us)
 			deadline_passed(r);
-		if (r->to_client.len > 0 && !client_write(r))
+		if (clock_us() >= r->hold_until_us)
+			r->hold_until_us = 0;
+		if (r->to_client.len > 0 && r->hold_until_us == 0 &&
+		    !client_write(r))
 			run_end(r, RUN_END_GONE, "");
 	}
 }
@@ -320,7 +378,7 @@ static void flush_client(struct run *r)
 static void log_failure(const struct run *r)
 {
 	const struct job *job = r->job;
-	const char none[] = "of nobody";
+	const char none[] = "probe";
 	const void *id =
 	    job != NULL ? (const void *)job->request_id.data : none;
 	size_t id_len = job != NULL ? job->request_id.len : sizeof none - 1;
@@ -339,7 +397,9 @@ static void answer(struct run *r)
 		drain_guest(r);
 	}
 	if (r->end == RUN_END_FAILED) {
-		log_failure(r);
+		/* One that was booted ahead for nobody has been told of. */
+		if (!r->ahead.on || r->job != NULL)
+			log_failure(r);
 		put_failure(r);
 	} else if (r->job != NULL) {
 		put_result(r);
@@ -436,8 +496,10 @@ void run_report(const struct run *r)
 	    .run_us = r->result.duration_us,
 	    .boot_cpu_us =
 		r->boot_cpu_us < 0 ? UINT64_MAX : (uint64_t)r->boot_cpu_us,
-	    .memory_bytes = leaf_memory_now(r->order->leaf)};
+	    .memory_bytes = -1};
 
+	if (r->end == RUN_END_NONE)
+		rep.memory_bytes = leaf_memory_now(r->order->leaf);
 	(void)snprintf(rep.why, sizeof rep.why, "%s", r->why);
 	rep.network = r->network;
 	(void)snprintf(
