@@ -7,17 +7,19 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "lib/clock.h"
 #include "lib/config.h"
 #include "lib/harden.h"
 #include "lib/log.h"
 #include "lib/token.h"
+#include "runner/egress/egress.h"
 #include "runner/server.h"
 
 /* The connections of server.c and some descriptors for each run. */
 #define NOFILE_MAX 16384u
 
 static const char usage_line[] =
-    "usage: isobox-runner [--config FILE] [--check-config]\n"
+    "usage: isobox-runner [--config FILE] [--check-config | --check-egress]\n"
     "       isobox-runner --help | --version\n";
 
 static const char help_text[] =
@@ -29,6 +31,7 @@ static const char help_text[] =
     "                   " ISOBOX_SYSCONFDIR
     "/isobox/isobox.yaml if it is there)\n"
     "  --check-config   print the configuration in force and exit\n"
+    "  --check-egress   try whether runs get their filtered network, and exit\n"
     "\n"
     "Signals: TERM and INT drain and end (a second one ends the runs, too);\n"
     "HUP reads the registry again. See isobox-runner(8).\n";
@@ -36,6 +39,7 @@ static const char help_text[] =
 struct options {
 	const char *config;
 	bool check;
+	bool check_egress;
 };
 
 static struct options parse_options(int argc, char **argv)
@@ -43,6 +47,7 @@ static struct options parse_options(int argc, char **argv)
 	static const struct option longs[] = {
 	    {"config", required_argument, NULL, 'c'},
 	    {"check-config", no_argument, NULL, 'C'},
+	    {"check-egress", no_argument, NULL, 'E'},
 	    {"help", no_argument, NULL, 'h'},
 	    {"version", no_argument, NULL, 'v'},
 	    {NULL, 0, NULL, 0},
@@ -57,6 +62,9 @@ static struct options parse_options(int argc, char **argv)
 			break;
 		case 'C':
 			o.check = true;
+			break;
+		case 'E':
+			o.check_egress = true;
 			break;
 		case 'h':
 			(void)printf("%s%s", usage_line, help_text);
@@ -91,9 +99,23 @@ static void check_programs(const struct config *c)
 		die("init_path: %s: %s", c->init_path, strerror(errno));
 }
 
+/* 0: filtered and verified; 1: no, and why. */
+static int check_egress(const struct egress_policy *policy)
+{
+	uint64_t begun_us = clock_us();
+	struct err e;
+
+	if (harden_process(NOFILE_MAX, &e) < 0 || egress_try(policy, &e) < 0)
+		die("egress: %s", e.msg);
+	(void)printf("egress: filtered and verified in %.1f ms\n",
+	    (double)(clock_us() - begun_us) / 1000);
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	const struct options o = parse_options(argc, argv);
+	struct egress_policy *policy = NULL;
 	struct config *config = NULL;
 	struct err e;
 	int level;
@@ -102,8 +124,11 @@ int main(int argc, char **argv)
 	if (token_init(&e) < 0 ||
 	    config_load_without_keys(o.config, &config, &e) < 0)
 		die("%s", e.msg);
+	if (egress_policy_new(config, &policy, &e) < 0)
+		die("%s", e.msg);
 	if (o.check) {
 		config_print(config);
+		egress_policy_free(policy);
 		config_free(config);
 		return 0;
 	}
@@ -111,9 +136,13 @@ int main(int argc, char **argv)
 	log_init(
 	    "isobox-runner", level < 0 ? LOG_LVL_INFO : (enum log_level)level);
 	refuse_root();
+	if (o.check_egress)
+		return check_egress(policy);
 	check_programs(config);
-	if (harden_process(NOFILE_MAX, &e) < 0 || server_run(config, &e) < 0)
+	if (harden_process(NOFILE_MAX, &e) < 0 ||
+	    server_run(config, policy, &e) < 0)
 		die("%s", e.msg);
+	egress_policy_free(policy);
 	config_free(config);
 	return 0;
 }

@@ -150,10 +150,6 @@ static int server_open(struct server *s, struct err *e)
 	const struct config *c = s->config;
 	int rc;
 
-	if (c->allow_network && (rc = egress_policy_new(c, &s->egress, e)) < 0)
-		return rc;
-	s->status.egress =
-	    c->allow_network ? STATUS_EGRESS_UNKNOWN : STATUS_EGRESS_OFF;
 	if ((rc = share_descriptors(s, e)) < 0 ||
 	    (rc = peers_resolve(c->allowed_users, &s->peers, e)) < 0 ||
 	    (rc = load_registry(s, e)) < 0 ||
@@ -198,7 +194,6 @@ static void server_close(struct server *s)
 	pool_done(&s->pool);
 	registry_free(s->registry);
 	peers_free(&s->peers);
-	egress_policy_free(s->egress);
 }
 
 /* First signal: no new runs, the running ones finish. Second: they end, too. */
@@ -354,9 +349,13 @@ static uint32_t cpu_count(void)
 	return (uint32_t)CPU_COUNT(&set);
 }
 
-int server_run(const struct config *config, struct err *e)
+int server_run(const struct config *config, const struct egress_policy *policy,
+    struct err *e)
 {
 	struct server s = {.config = config,
+	    .egress = config->allow_network ? policy : NULL,
+	    .status = {.egress = config->allow_network ? STATUS_EGRESS_UNKNOWN
+						       : STATUS_EGRESS_OFF},
 	    .listen = {.kind = SOURCE_LISTEN, .fd = -1},
 	    .signal = {.kind = SOURCE_SIGNAL, .fd = -1},
 	    .images = {.kind = SOURCE_IMAGES, .fd = -1},

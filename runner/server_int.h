@@ -83,7 +83,7 @@ struct server {
 	struct registry *registry;
 	struct cgroup *cgroup;
 	struct peers peers;
-	struct egress_policy *egress; /* NULL: no network for anybody */
+	const struct egress_policy *egress; /* NULL: no network for anybody */
 	struct admit admit;
 	struct source listen;
 	struct source signal;

@@ -50,7 +50,7 @@ static int enter_user_namespace(struct err *e)
 
 static pid_t clone_router(const struct leaf *leaf, int *ret_pidfd)
 {
-	int cgroup = leaf_clone_fd(leaf);
+	int cgroup = leaf != NULL ? leaf_clone_fd(leaf) : -1;
 	struct clone_args args = {
 	    .flags = CLONE_NEWNS | CLONE_NEWPID | CLONE_PIDFD,
 	    .pidfd = (uint64_t)(uintptr_t)ret_pidfd,
@@ -96,7 +96,7 @@ int egress_open(struct egress *eg, const struct egress_policy *policy,
 		const struct router_order order = {.policy = policy,
 		    .names = names,
 		    .leaf = leaf,
-		    .enter_leaf = leaf_clone_fd(leaf) < 0,
+		    .enter_leaf = leaf != NULL && leaf_clone_fd(leaf) < 0,
 		    .control = control[1]};
 
 		router_main(&order);

@@ -45,7 +45,7 @@ struct egress_names {
  * Moves the calling process, which has to be single-threaded, into a user
  * namespace of its own (it is uid 0 there and nobody new outside): the router's
  * and the sandbox's namespaces must have a common parent for a link between
- * them. On failure *eg is closed.
+ * them. leaf: whose cgroup the router is in, or NULL. On failure *eg is closed.
  */
 int egress_open(struct egress *eg, const struct egress_policy *policy,
     const struct egress_names *names, const struct leaf *leaf, struct err *e);
@@ -58,6 +58,10 @@ int egress_attach(struct egress *eg, pid_t sandbox, struct err *e);
 int egress_check(struct egress *eg, struct err *e);
 
 void egress_close(struct egress *eg);
+
+/* Opens and verifies it for no sandbox and closes it again: whether this host can
+ * do it. Moves the process as egress_open() does. */
+int egress_try(const struct egress_policy *policy, struct err *e);
 
 static inline bool egress_is_open(const struct egress *eg)
 {

@@ -28,6 +28,10 @@ struct setting {
 #define SYSCTL "/proc/sys/net/"
 #define AWAIT_NS 200000
 
+/* RFC 2863, IF_OPER_* of linux/if.h, which clashes with net/if.h. */
+#define OPER_UNKNOWN 0
+#define OPER_UP 6
+
 /* A new namespace has the host's ip_forward: it is the first to go. ICMP that
  * refuses UDP must come at once, so no limit on it; ratemask 0 keeps it out of
  * the limit that all namespaces of the host share. */
@@ -199,26 +203,59 @@ int net_configure(const char *link, uint32_t address, unsigned bits,
 	return gateway != 0 ? add_default_route(link, gateway, e) : 0;
 }
 
+static int on_state(const struct nlattr *attr, void *data)
+{
+	uint8_t *state = data;
+
+	if (mnl_attr_get_type(attr) == IFLA_OPERSTATE)
+		*state = mnl_attr_get_u8(attr);
+	return MNL_CB_OK;
+}
+
+static int take_state(const struct nlmsghdr *nlh, void *data)
+{
+	return mnl_attr_parse(nlh, sizeof(struct ifinfomsg), on_state, data) < 0
+		   ? -EPROTO
+		   : 0;
+}
+
+/* Not IFF_RUNNING: a new link has that until it is known better. */
+static int read_state(
+    struct nl *nl, const char *link, uint8_t *ret, struct err *e)
+{
+	char room[128];
+	struct nlmsghdr *nlh = mnl_nlmsg_put_header(room);
+	struct ifinfomsg *i;
+	int rc;
+
+	nlh->nlmsg_type = RTM_GETLINK;
+	nlh->nlmsg_flags = NLM_F_REQUEST;
+	i = mnl_nlmsg_put_extra_header(nlh, sizeof(*i));
+	i->ifi_index = (int)if_nametoindex(link);
+	rc = nl_request(nl, nlh, take_state, ret);
+	return rc < 0 ? err_sys(e, -rc, "%s", link) : 0;
+}
+
 int net_await(const char *link, uint64_t until_ms, struct err *e)
 {
 	const struct timespec pause = {.tv_nsec = AWAIT_NS};
-	cleanup_fd int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	struct ifreq r = {0};
+	uint8_t state = OPER_UNKNOWN;
+	struct nl nl = {0};
+	int rc = nl_open(&nl, NETLINK_ROUTE, e);
 
-	(void)snprintf(r.ifr_name, sizeof(r.ifr_name), "%s", link);
-	for (;;) {
-		if (fd < 0 || ioctl(fd, SIOCGIFFLAGS, &r) != 0)
-			return err_sys(e, errno, "%s", link);
-		if ((r.ifr_flags & IFF_RUNNING) != 0)
+	while (rc == 0) {
+		rc = read_state(&nl, link, &state, e);
+		if (rc < 0 || state == OPER_UP)
 			break;
 		if (clock_ms() >= until_ms)
-			return err_set(e, ERR_INTERNAL, ETIMEDOUT,
+			rc = err_set(e, ERR_INTERNAL, ETIMEDOUT,
 			    "%s is not ready in time", link);
 		(void)nanosleep(&pause, NULL);
 	}
+	nl_close(&nl);
 	/* The worker says so a moment before it is done, and holds the lock
 	 * that any change of a link waits for. */
-	return net_up(link, e);
+	return rc < 0 ? rc : net_up(link, e);
 }
 
 int net_check_tap(struct err *e)

@@ -18,7 +18,8 @@
  * it, and everything with it: it is PID 1 of its namespace, so slirp4netns dies,
  * and with the two the namespace A.
  *
- * Nothing is read from the sandbox here: packets are the kernel's business.
+ * Nothing is read from the sandbox here: packets are the kernel's business, and
+ * where names are allowed its DNS is another process's (resolver.c).
  */
 #include "runner/egress/router.h"
 
@@ -38,6 +39,7 @@
 #include "lib/cleanup.h"
 #include "lib/clock.h"
 #include "runner/egress/host.h"
+#include "runner/egress/names.h"
 #include "runner/egress/net.h"
 #include "runner/egress/nft.h"
 #include "runner/egress/probe.h"
@@ -50,12 +52,11 @@
 
 struct router {
 	const struct egress_policy *policy;
-	const struct egress_names *names;
 	struct host host;
 	struct nft nft;
 	struct slirp slirp;
 	struct rules rules; /* until it is verified */
-	struct ipv4_set opened; /* by name; empty */
+	struct names names;
 	int canary;
 	uint16_t canary_port;
 	bool attached;
@@ -127,16 +128,18 @@ static int setup_host(struct router *r, struct err *e)
 
 /* Should: be in a network namespace whose rules were there before its first
  * link. */
-static int setup_netns(struct router *r, struct err *e)
+static int setup_netns(
+    struct router *r, const struct egress_names *names, struct err *e)
 {
-	const bool by_name = r->names->count > 0;
 	int rc;
 
 	if (unshare(CLONE_NEWNET) != 0)
 		return err_sys(e, errno, "a network namespace");
-	if ((rc = net_setup_router(e)) < 0 || (rc = nft_open(&r->nft, e)) < 0 ||
+	if ((rc = net_setup_router(e)) < 0 ||
+	    (rc = names_start(&r->names, r->policy, names, e)) < 0 ||
+	    (rc = nft_open(&r->nft, e)) < 0 ||
 	    (rc = rules_build(&r->rules, r->policy, &r->host.addresses,
-		 by_name ? &r->opened : NULL, e)) < 0 ||
+		 names->count > 0 ? &r->names.open : NULL, e)) < 0 ||
 	    (rc = nft_load(&r->nft, &r->rules, e)) < 0 ||
 	    (rc = slirp_go(&r->slirp, e)) < 0)
 		return rc;
@@ -150,7 +153,7 @@ static int setup(struct router *r, const struct router_order *o, struct err *e)
 	if ((rc = setup_leash(o, e)) < 0 || (rc = setup_fds(o, e)) < 0 ||
 	    (rc = setup_proc(e)) < 0 || (rc = setup_host(r, e)) < 0)
 		return rc;
-	return setup_netns(r, e);
+	return setup_netns(r, o->names, e);
 }
 
 /* ---- the control socket ---------------------------------------------------- */
@@ -391,9 +394,51 @@ static int handle_question(struct router *r, struct err *e)
 	return err_set(e, ERR_INTERNAL, EINVAL, "no such question");
 }
 
+enum {
+	POLL_CONTROL,
+	POLL_SLIRP,
+	POLL_HOST,
+	POLL_RULES,
+	POLL_NAMES,
+	POLL_COUNT
+};
+
+static int next_wait(const struct router *r)
+{
+	uint64_t next = names_next_ms(&r->names);
+
+	return next == UINT64_MAX ? -1 : clock_left_ms(next);
+}
+
+static int serve(struct router *r, struct err *e)
+{
+	struct pollfd fds[POLL_COUNT] = {
+	    [POLL_CONTROL] = {CONTROL_FD, POLLIN, 0},
+	    [POLL_SLIRP] = {r->slirp.pidfd, POLLIN, 0},
+	    [POLL_HOST] = {host_fd(&r->host), POLLIN, 0},
+	    [POLL_RULES] = {nft_event_fd(&r->nft), POLLIN, 0},
+	    [POLL_NAMES] = {r->names.socket, POLLIN, 0},
+	};
+	int rc = 0;
+
+	if (poll(fds, POLL_COUNT, next_wait(r)) < 0)
+		return 0; /* EINTR */
+	if ((fds[POLL_SLIRP].revents | fds[POLL_HOST].revents |
+		fds[POLL_RULES].revents) != 0)
+		rc = check(r, e);
+	if (rc == 0 && fds[POLL_NAMES].revents != 0)
+		rc = names_serve(&r->names, &r->nft, e);
+	if (rc == 0)
+		rc = names_expire(&r->names, &r->nft, e);
+	if (rc == 0 && fds[POLL_CONTROL].revents != 0 &&
+	    (rc = handle_question(r, e)) == 0)
+		answer(0, NULL);
+	return rc;
+}
+
 _Noreturn void router_main(const struct router_order *order)
 {
-	struct router r = {.policy = order->policy, .names = order->names};
+	struct router r = {.policy = order->policy, .names = NAMES_NONE};
 	struct err e;
 	int rc = setup(&r, order, &e);
 
@@ -403,23 +448,7 @@ _Noreturn void router_main(const struct router_order *order)
 		(void)hear(&fd);
 		lose(&r, &e);
 	}
-	for (;;) {
-		struct pollfd fds[] = {
-		    {CONTROL_FD, POLLIN, 0},
-		    {r.slirp.pidfd, POLLIN, 0},
-		    {host_fd(&r.host), POLLIN, 0},
-		    {nft_event_fd(&r.nft), POLLIN, 0},
-		};
-
-		if (poll(fds, sizeof(fds) / sizeof(fds[0]), -1) < 0)
-			continue; /* EINTR */
-		rc = 0;
-		if ((fds[1].revents | fds[2].revents | fds[3].revents) != 0)
-			rc = check(&r, &e);
-		if (rc == 0 && fds[0].revents != 0 &&
-		    (rc = handle_question(&r, &e)) == 0)
-			answer(0, NULL);
-		if (rc < 0)
-			lose(&r, &e);
-	}
+	while (rc == 0)
+		rc = serve(&r, &e);
+	lose(&r, &e);
 }

@@ -9,7 +9,7 @@
  *	    iifname sb0 ip hdrlength > 5 drop			IP options
  *	    iifname tap0 ip daddr != 10.255.1.100 drop
  *	  chain input (drop)
- *	    iifname sb0 ip daddr 10.255.0.1 {udp,tcp} dport 53 accept	names
+ *	    iifname sb0 ip daddr 10.255.0.1 udp dport 53 accept	names
  *	    iifname tap0 ct state established accept			names
  *	    iifname sb0 jump no
  *	  chain forward (drop)
@@ -20,8 +20,8 @@
  *	  chain output (drop)
  *	    oifname sb0 ip protocol icmp accept
  *	    oifname sb0 tcp flags rst accept
- *	    oifname sb0 {udp,tcp} sport 53 accept		names
- *	    oifname tap0 ip daddr RESOLVER {udp,tcp} dport 53 accept	names
+ *	    oifname sb0 udp sport 53 accept			names
+ *	    oifname tap0 ip daddr RESOLVER udp dport 53 accept	names
  *	  chain out
  *	    ip daddr PREFIX th dport PORT goto flow		operator's allow
  *	    ip daddr @host counter jump no
@@ -422,12 +422,10 @@ static void put_raw(struct rules *r)
 
 static void put_input(struct rules *r, bool names)
 {
-	for (size_t i = 0; names && i < sizeof(tcp_udp); i++) {
-		if (!begin(r, "input"))
-			return;
+	if (names && begin(r, "input")) {
 		from(r, NET_SB);
 		destination(r, NFT_CMP_EQ, NET_ROUTER);
-		protocol(r, tcp_udp[i]);
+		protocol(r, IPPROTO_UDP);
 		destination_port(r, 53);
 		accept_it(r);
 	}
@@ -469,24 +467,23 @@ static void put_forward(struct rules *r)
 	}
 }
 
+/* What the process that answers DNS sends. */
 static void put_output_dns(struct rules *r, const struct egress_policy *p)
 {
-	for (size_t i = 0; i < sizeof(tcp_udp); i++) {
-		if (begin(r, "output")) {
-			to(r, NET_SB);
-			protocol(r, tcp_udp[i]);
-			source_port(r, 53);
-			accept_it(r);
-		}
-		for (size_t k = 0; k < p->resolver_count; k++) {
-			if (!begin(r, "output"))
-				return;
-			to(r, NET_TAPDEV);
-			destination(r, NFT_CMP_EQ, p->resolvers[k]);
-			protocol(r, tcp_udp[i]);
-			destination_port(r, 53);
-			accept_it(r);
-		}
+	if (begin(r, "output")) {
+		to(r, NET_SB);
+		protocol(r, IPPROTO_UDP);
+		source_port(r, 53);
+		accept_it(r);
+	}
+	for (size_t k = 0; k < p->resolver_count; k++) {
+		if (!begin(r, "output"))
+			return;
+		to(r, NET_TAPDEV);
+		destination(r, NFT_CMP_EQ, p->resolvers[k]);
+		protocol(r, IPPROTO_UDP);
+		destination_port(r, 53);
+		accept_it(r);
 	}
 }
 

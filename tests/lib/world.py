@@ -11,9 +11,14 @@ those that must be refused. Needs root; nothing of it is left by close().
 """
 
 import ctypes
+import json
 import os
+import shutil
 import subprocess
+import sys
+import tempfile
 import threading
+import time
 
 CLONE_NEWNET = 0x40000000
 
@@ -71,16 +76,44 @@ def in_namespace(name, function, *args):
 
 
 class World:
+    """zone: names for DNS, see internet.py; root: a folder served by HTTP."""
+
     def __init__(self):
         base = "isobox-%d-" % os.getpid()
         self.host, self.world = base + "host", base + "world"
-        self.close()
+        self.servers = []
+        self.folder = tempfile.mkdtemp(prefix="isobox-test-world-")
+        self.root = os.path.join(self.folder, "root")
+        os.mkdir(self.root)
+        self.zone = {}
+        self.close_namespaces()
         try:
+            self.set_zone({})
             self.build()
             self.assert_closed()
+            for ns, name in ((self.host, "host"), (self.world, "world")):
+                self.servers.append(Server(ns, name, self.root,
+                                           self.zone_file))
         except BaseException:
             self.close()
             raise
+
+    @property
+    def zone_file(self):
+        return os.path.join(self.folder, "zone.json")
+
+    def set_zone(self, zone):
+        with open(self.zone_file + ".new", "w") as f:
+            json.dump(zone, f)
+        os.rename(self.zone_file + ".new", self.zone_file)
+
+    def seen(self):
+        """What came to the servers of host and world, as sets of lines."""
+        return tuple(s.seen() for s in self.servers)
+
+    def forget(self):
+        for s in self.servers:
+            s.forget()
 
     def build(self):
         for ns in (self.host, self.world):
@@ -126,10 +159,48 @@ class World:
         if ip("route", "show", "default", ns=self.world):
             raise AssertionError("the world has a default route")
 
-    def close(self):
+    def close_namespaces(self):
         for ns in (self.host, self.world):
             ip("netns", "del", ns, check=False)
+
+    def close(self):
+        for s in self.servers:
+            s.close()
+        self.close_namespaces()
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     def command(self, argv):
         """argv, to be run in the host's network."""
         return ["nsenter", "--net=/run/netns/" + self.host, "--", *argv]
+
+
+class Server:
+    """internet.py in a namespace, and what it says."""
+
+    def __init__(self, ns, name, root, zone):
+        here = os.path.dirname(os.path.abspath(__file__))
+        self.lines = []
+        self.process = subprocess.Popen(
+            ["nsenter", "--net=/run/netns/" + ns, "--", sys.executable,
+             os.path.join(here, "internet.py"), name, root, zone],
+            stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
+        if self.process.stdout.readline() != "ready\n":
+            raise AssertionError("no servers in " + ns)
+        threading.Thread(target=self.read, daemon=True).start()
+
+    def read(self):
+        for line in self.process.stdout:
+            self.lines.append(line.strip())
+
+    def seen(self):
+        time.sleep(0.05)  # what has just come is on its way
+        return set(self.lines)
+
+    def forget(self):
+        """Connections and datagrams; a packet's address is said once."""
+        self.lines[:] = [x for x in self.lines if x.startswith("packet")]
+
+    def close(self):
+        self.process.kill()
+        self.process.wait()
+        self.process.stdout.close()
