@@ -85,7 +85,8 @@ PC_CFLAGS = $(shell $(PKG_CONFIG) --cflags $(LIB_PKGS) $(STORE_PKGS) \
 	$(EGRESS_PKGS))
 PC_LIBS = $(shell $(PKG_CONFIG) --libs $(LIB_PKGS) $(STORE_PKGS) \
 	$(EGRESS_PKGS))
-RUNNER_LIBS = $(shell $(PKG_CONFIG) --libs $(LIB_PKGS) $(EGRESS_PKGS))
+RUNNER_LIBS = $(shell $(PKG_CONFIG) --libs $(LIB_PKGS) $(EGRESS_PKGS) \
+	libarchive)
 FCGI_LIBS := -lfcgi
 
 ifeq ($(V),1)

@@ -90,7 +90,7 @@ void ahead_booted(struct run *r)
 		return;
 	}
 	if (plan_guest_warm(rt, r->order->preload ? rt->preload : NULL,
-		r->order->workspace != NULL, &r->to_guest, &e) < 0) {
+		r->order->step != NULL, &r->to_guest, &e) < 0) {
 		run_end(r, RUN_END_FAILED, e.msg);
 		return;
 	}
@@ -194,14 +194,32 @@ static bool look_for_claim(struct run *r)
 	return false;
 }
 
+/* Who has its job is told nothing more but this. */
+static bool is_word(const struct run *r, uint32_t word)
+{
+	uint32_t said;
+	ssize_t n =
+	    recv(r->order->control_fd, &said, sizeof said, MSG_DONTWAIT);
+
+	return n == (ssize_t)sizeof said && said == word;
+}
+
 void ahead_control(struct run *r)
 {
+	struct err e;
+
 	if (r->ahead.on && r->job == NULL) {
 		if (!look_for_claim(r) && r->ahead.orphaned)
 			run_end(r, RUN_END_GONE, "");
 		return;
 	}
-	/* Who has its job is told nothing more. */
+	if (is_word(r, RUN_CONTROL_GONE)) {
+		(void)ws_gone(WS_SESSION, &e);
+		r->refused = e.kind;
+		run_end(r, RUN_END_REFUSED,
+		    "the session or its volume was removed while the step ran");
+		return;
+	}
 	r->ahead.orphaned = true;
 	run_end(r, RUN_END_FAILED, "the runner ended");
 }

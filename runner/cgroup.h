@@ -85,6 +85,10 @@ int leaf_oom_fd(struct leaf *l, short *ret_events);
 /* How often the kernel killed for memory in this leaf; negative errno. */
 int64_t leaf_oom_kills(struct leaf *l);
 
+/* The processes in the leaf, as this PID namespace has them: at most max of them
+ * into ret; how many, or negative errno. */
+int leaf_pids(const struct leaf *l, pid_t *ret, size_t max);
+
 /* Whether this leaf came to its own limit. If not, a kill in it was for the memory
  * of a group above: the host's want, not the program's. */
 bool leaf_limit_met(struct leaf *l);

@@ -93,6 +93,18 @@ static void signal_member(int dir, pid_t pid, int sig)
 		(void)pidfd_send_signal(fd, sig, NULL, 0);
 }
 
+int cgroup_pids(int dir, pid_t *ret, size_t max)
+{
+	cleanup_file FILE *procs = open_procs(dir);
+	size_t n = 0;
+
+	if (procs == NULL)
+		return -errno;
+	while (n < max && next_pid(procs, &ret[n]))
+		n++;
+	return (int)n;
+}
+
 int cgroup_signal(int dir, int sig)
 {
 	cleanup_file FILE *procs = open_procs(dir);

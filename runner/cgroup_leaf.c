@@ -185,6 +185,11 @@ int leaf_enter(const struct leaf *l)
 	return 0;
 }
 
+int leaf_pids(const struct leaf *l, pid_t *ret, size_t max)
+{
+	return cgroup_pids(leaf_dir(l, CGROUP_PIDS), ret, max);
+}
+
 int leaf_oom_fd(struct leaf *l, short *ret_events)
 {
 	return l->cg->ops->oom_open(l, ret_events);

@@ -81,6 +81,8 @@ int cgroup_read(int dir, const char *name, char *buf, size_t size);
 /* How many processes dir's cgroup.procs lists, zombies not counted; with `sig`,
  * each is sent that signal. */
 int cgroup_signal(int dir, int sig);
+/* The pids that dir's cgroup.procs lists, at most max; how many. */
+int cgroup_pids(int dir, pid_t *ret, size_t max);
 /* SIGKILL to each process in dir that has the caller's name (comm) and is not
  * the caller: how many there were. */
 int cgroup_kill_namesakes(int dir);

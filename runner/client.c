@@ -31,11 +31,12 @@ static struct client *waiter_client(struct waiter *w)
 					 offsetof(struct client, waiter));
 }
 
-static void client_close(struct server *s, struct client *c)
+void client_close(struct server *s, struct client *c)
 {
 	if (c->dead)
 		return;
 	admit_cancel(&s->admit, &c->waiter);
+	workspaces_turn_end(s, &c->turn);
 	/* A supervisor may hold a copy: closing alone would leave it in the
 	 * epoll set. */
 	if (c->watched)
@@ -66,8 +67,8 @@ void client_bury(struct server *s)
 }
 
 /* One small frame into an empty socket buffer: it fits, or nobody reads. */
-static void client_reply(struct server *s, struct client *c,
-    enum proto_type type, const struct buf *payload)
+void client_reply(struct server *s, struct client *c, enum proto_type type,
+    const struct buf *payload)
 {
 	struct buf out = {0};
 
@@ -79,7 +80,7 @@ static void client_reply(struct server *s, struct client *c,
 	client_close(s, c);
 }
 
-static void client_fail(struct server *s, struct client *c, enum err_kind kind,
+void client_fail(struct server *s, struct client *c, enum err_kind kind,
     uint32_t retry_after_s, const char *why)
 {
 	struct buf payload = {0};
@@ -152,6 +153,20 @@ void client_start_waiting(struct server *s)
 		client_start(s, waiter_client(w));
 }
 
+void client_admit(struct server *s, struct client *c)
+{
+	switch (admit_request(&s->admit, &c->waiter, clock_us())) {
+	case ADMIT_NOW:
+		client_start(s, c);
+		break;
+	case ADMIT_QUEUED:
+		break;
+	case ADMIT_FULL:
+		client_full(s, c);
+		break;
+	}
+}
+
 static void client_run(
     struct server *s, struct client *c, const uint8_t *payload, size_t len)
 {
@@ -172,16 +187,10 @@ static void client_run(
 		client_fail(s, c, e.kind, 0, e.msg);
 		return;
 	}
-	switch (admit_request(&s->admit, &c->waiter, clock_us())) {
-	case ADMIT_NOW:
-		client_start(s, c);
-		break;
-	case ADMIT_QUEUED:
-		break;
-	case ADMIT_FULL:
-		client_full(s, c);
-		break;
-	}
+	if (c->job.session.len > 0)
+		workspaces_queue_step(s, c);
+	else
+		client_admit(s, c);
 }
 
 static void client_status(struct server *s, struct client *c)
@@ -225,6 +234,8 @@ static void client_frame(struct server *s, struct client *c)
 		client_close(s, c);
 	} else if (type == PROTO_RUN) {
 		client_run(s, c, payload, len);
+	} else if (type == PROTO_WS) {
+		workspaces_request(s, c, payload, len);
 	} else if (type == PROTO_STATUS && len == 0) {
 		client_status(s, c);
 	} else {
@@ -240,8 +251,8 @@ void client_event(struct server *s, struct client *c, uint32_t events)
 
 	if (c->dead)
 		return;
-	/* After its job a client has nothing to say but that it leaves. */
-	if (c->has_job || (events & (EPOLLERR | EPOLLHUP))) {
+	/* After its request a client has nothing to say but that it leaves. */
+	if (c->has_job || c->has_ws || (events & (EPOLLERR | EPOLLHUP))) {
 		if (c->waiter.queued)
 			s->status.gone_total++;
 		client_close(s, c);
@@ -327,7 +338,7 @@ void client_timeouts(struct server *s, uint64_t now_us)
 	while ((w = admit_expired(&s->admit, now_us)) != NULL)
 		client_full(s, waiter_client(w));
 	TAILQ_FOREACH (c, &s->clients, link)
-		if (!c->has_job && now_us >= c->deadline_us)
+		if (!c->has_job && !c->has_ws && now_us >= c->deadline_us)
 			client_close(s, c);
 }
 
@@ -337,7 +348,8 @@ uint64_t client_deadline_us(const struct server *s)
 	const struct client *c;
 
 	TAILQ_FOREACH (c, &s->clients, link)
-		if (!c->has_job && !c->dead && c->deadline_us < first)
+		if (!c->has_job && !c->has_ws && !c->dead &&
+		    c->deadline_us < first)
 			first = c->deadline_us;
 	return first;
 }

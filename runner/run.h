@@ -9,6 +9,7 @@
 #include "lib/buf.h"
 #include "lib/proto.h"
 #include "runner/egress/egress.h"
+#include "runner/quota.h"
 #include "runner/sandbox.h"
 #include "runner/supervisor.h"
 
@@ -51,6 +52,8 @@ struct run {
 	enum run_network network;
 	bool online; /* the sandbox was started with one */
 	char network_why[sizeof(((struct err *)0)->msg)];
+	bool box_gone; /* nothing of the program is left */
+	struct quota_watch quota; /* of a session's step */
 	const struct job *job; /* NULL: none, or none yet */
 	int client_fd; /* -1 likewise */
 	uint64_t queue_us;
@@ -58,6 +61,7 @@ struct run {
 	struct ahead ahead;
 	enum phase phase;
 	enum run_end end;
+	enum err_kind refused; /* when that is its end */
 	char why[sizeof(((struct err *)0)->msg)]; /* UTF-8, for the client */
 	struct buf to_guest;
 	struct buf from_guest;

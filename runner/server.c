@@ -160,6 +160,7 @@ static int server_open(struct server *s, struct err *e)
 	    (rc = cgroup_sweep(s->cgroup, e)) < 0 ||
 	    (rc = open_signals(s, e)) < 0)
 		return rc;
+	workspaces_open(s);
 	s->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	if (s->epoll_fd < 0 || server_watch(s, &s->listen, EPOLLIN) < 0 ||
 	    server_watch(s, &s->signal, EPOLLIN) < 0)
@@ -180,6 +181,7 @@ static void server_close(struct server *s)
 
 	client_refuse_all(s, "the service is shutting down");
 	client_bury(s);
+	workspaces_close(s);
 	if (s->subtree_lock_fd >= 0 && cgroup_sweep(s->cgroup, &e) < 0)
 		log_error("%s", e.msg);
 	cgroup_close(s->cgroup);
@@ -273,6 +275,7 @@ static int wait_ms(const struct server *s)
 	uint64_t now = clock_us();
 
 	due = min_us(due, worker_deadline_us(s));
+	due = min_us(due, workspaces_deadline_us(s));
 	due = min_us(due, s->accept_again_us);
 	if (!s->draining)
 		due = min_us(due, pool_due_us(s));
@@ -291,6 +294,8 @@ static void timers(struct server *s)
 
 	client_timeouts(s, now);
 	worker_timeouts(s, now);
+	workspaces_timeouts(s, now);
+	workspaces_turns(s, now);
 	health_probe_due(s, now);
 	if (now >= s->accept_again_us) {
 		s->accept_again_us = UINT64_MAX;
@@ -304,7 +309,7 @@ static bool drained(struct server *s)
 {
 	if (!s->draining)
 		return false;
-	if (TAILQ_EMPTY(&s->workers))
+	if (TAILQ_EMPTY(&s->workers) && !workspaces_busy(s))
 		return true;
 	if (clock_us() < s->drain_deadline_us)
 		return false;
@@ -313,6 +318,7 @@ static bool drained(struct server *s)
 		return true;
 	}
 	worker_abandon_all(s);
+	workspaces_abandon(s);
 	s->abandoned = true;
 	s->drain_deadline_us = clock_us() + ABANDON_US;
 	return false;

@@ -18,6 +18,7 @@
 #include "runner/listen.h"
 #include "runner/pool.h"
 #include "runner/supervisor.h"
+#include "runner/workspaces.h"
 
 /* Inside the runner's event loop: server.c, client.c, worker.c, health.c, pool.c. */
 
@@ -44,6 +45,9 @@ struct client {
 	struct job job;
 	bool has_job;
 	bool watched; /* in the epoll set */
+	struct turn turn; /* of a session's step, or a removal */
+	struct ws_request ws;
+	bool has_ws;
 	bool dead; /* freed when the batch of events is through */
 	uint64_t deadline_us; /* for the first frame */
 };
@@ -70,6 +74,7 @@ struct worker {
 	struct run_report report;
 	bool has_report;
 	uint64_t report_us; /* when it came */
+	struct turn turn; /* of a session's step */
 };
 
 enum health {
@@ -98,6 +103,7 @@ struct server {
 	size_t held_bytes; /* in the clients' buffers */
 	uint64_t begun_us; /* with the serial: a leaf's name */
 	uint64_t leaf_serial;
+	struct workspaces workspaces;
 	struct runner_status status; /* counters */
 	struct pool pool;
 	uint64_t
@@ -122,6 +128,14 @@ uint64_t client_deadline_us(const struct server *s);
 void client_start_waiting(struct server *s);
 /* Refuses all who have not been started. */
 void client_refuse_all(struct server *s, const char *why);
+/* Gives c, whose job may run now, a slot, a place in the queue, or a refusal. */
+void client_admit(struct server *s, struct client *c);
+/* Answer and end: a frame, or a failure. */
+void client_reply(struct server *s, struct client *c, enum proto_type type,
+    const struct buf *payload);
+void client_fail(struct server *s, struct client *c, enum err_kind kind,
+    uint32_t retry_after_s, const char *why);
+void client_close(struct server *s, struct client *c);
 /* Frees the dead ones: after each batch of events. */
 void client_bury(struct server *s);
 
@@ -145,6 +159,10 @@ void worker_reap(struct server *s);
 /* Kills children that hang: not even their end may wait for them. */
 void worker_timeouts(struct server *s, uint64_t now_us);
 uint64_t worker_deadline_us(const struct server *s);
+/* In a child that was just forked: nothing of the loop stays open but keep_fd. */
+void worker_settle_child(const struct server *s, int keep_fd);
+/* Ends the step that runs in w, if one does: w is to be removed. */
+void worker_end_step(struct server *s, const struct workspace *w);
 /* Lets go of all supervisors, which then end what they hold. */
 void worker_abandon_all(struct server *s);
 

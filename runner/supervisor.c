@@ -194,6 +194,7 @@ enum poll_slot {
 	POLL_CONTROL,
 	POLL_OOM,
 	POLL_NETWORK,
+	POLL_QUOTA,
 	POLL_COUNT
 };
 
@@ -215,6 +216,7 @@ static void poll_set(struct run *r, struct pollfd fds[POLL_COUNT])
 	    (struct pollfd){r->order->control_fd, r->ahead.deaf ? 0 : POLLIN};
 	fds[POLL_OOM] = (struct pollfd){oom, oom_events};
 	fds[POLL_NETWORK] = (struct pollfd){network_fd(r), POLLIN};
+	fds[POLL_QUOTA] = (struct pollfd){r->quota.fd, POLLIN};
 }
 
 static void oom_drain(const struct pollfd *p)
@@ -226,6 +228,17 @@ static void oom_drain(const struct pollfd *p)
 		(void)!read(p->fd, &count, sizeof count);
 }
 
+static void quota_event(struct run *r)
+{
+	struct err e;
+
+	if (quota_read(&r->quota, &e) >= 0)
+		return;
+	r->refused = e.kind;
+	run_end(r, e.kind == ERR_INTERNAL ? RUN_END_FAILED : RUN_END_REFUSED,
+	    e.msg);
+}
+
 /* Guest output comes last: what ends a run must not wait behind a flood. */
 static void poll_handle(struct run *r, const struct pollfd fds[POLL_COUNT])
 {
@@ -233,6 +246,8 @@ static void poll_handle(struct run *r, const struct pollfd fds[POLL_COUNT])
 
 	if (fds[POLL_CONTROL].revents != 0)
 		ahead_control(r);
+	if (fds[POLL_QUOTA].revents != 0)
+		quota_event(r);
 	if (fds[POLL_CLIENT].revents & gone ||
 	    ((fds[POLL_CLIENT].revents & POLLOUT) && !client_write(r)))
 		run_end(r, RUN_END_GONE, "");
@@ -353,7 +368,9 @@ static void put_failure(struct run *r)
 {
 	struct buf payload = {0};
 
-	put_u32(&payload, ERR_SANDBOX_FAILED);
+	put_u32(&payload, r->end == RUN_END_REFUSED
+			      ? (uint32_t)r->refused
+			      : (uint32_t)ERR_SANDBOX_FAILED);
 	put_u32(&payload, 0);
 	put_cstr(&payload, r->why);
 	run_put_client(r, PROTO_FAIL, payload.data, payload.len);
@@ -401,6 +418,8 @@ static void answer(struct run *r)
 		if (!r->ahead.on || r->job != NULL)
 			log_failure(r);
 		put_failure(r);
+	} else if (r->end == RUN_END_REFUSED) {
+		put_failure(r);
 	} else if (r->job != NULL) {
 		put_result(r);
 	}
@@ -446,6 +465,22 @@ int run_limit_cpu(struct run *r, const struct limits *l, struct err *e)
 	return 0;
 }
 
+/* It looks at the workspaces before the program writes there: that takes init
+ * some milliseconds to start. */
+static int watch_quota(struct run *r, struct err *e)
+{
+	const int ours[] = {r->client_fd, r->order->control_fd, r->box.in_fd,
+	    r->box.out_fd, r->box.log_fd, r->box.pidfd};
+	const struct quota_order o = {.step = r->order->step,
+	    .config = r->order->config,
+	    .leaf = r->order->leaf,
+	    .sandbox = r->box.pid,
+	    .close_fds = ours,
+	    .close_count = sizeof ours / sizeof ours[0]};
+
+	return quota_start(&o, &r->quota, e);
+}
+
 /* No program begins before its limits are set and the idle memory is known. The
  * CPU's come last: the boot is ours, not the program's, and goes at full speed. */
 void run_give_job(struct run *r)
@@ -461,6 +496,13 @@ void run_give_job(struct run *r)
 	}
 	r->phase = PHASE_START;
 	guest_write(r);
+	if (r->order->step != NULL && watch_quota(r, &e) < 0)
+		run_end(r, RUN_END_FAILED, e.msg);
+}
+
+static const char *step_path(const struct step *s, unsigned i)
+{
+	return s != NULL && i < s->count ? s->spaces[i].path : NULL;
 }
 
 int run_boot(struct run *r, struct err *e)
@@ -471,8 +513,8 @@ int run_boot(struct run *r, struct err *e)
 	    .runsc = o->config->runsc,
 	    .platform = o->config->runsc_platform,
 	    .scratch_exec = o->runtime->scratch_exec,
-	    .workspace = o->workspace,
-	    .memory = o->memory};
+	    .workspace = step_path(o->step, 0),
+	    .memory = step_path(o->step, 1)};
 	const struct limits *l =
 	    r->job != NULL ? &r->job->limits : &o->runtime->limits;
 	int rc = run_limit_memory(r, l, e);
@@ -492,6 +534,7 @@ int run_boot(struct run *r, struct err *e)
 void run_report(const struct run *r)
 {
 	struct run_report rep = {.end = r->end,
+	    .sandbox_gone = r->box_gone,
 	    .boot_us = r->result.boot_us,
 	    .run_us = r->result.duration_us,
 	    .boot_cpu_us =
@@ -528,6 +571,7 @@ int supervisor_main(const struct run_order *order)
 	    .queue_us = order->queue_us,
 	    .slot_us = order->slot_us,
 	    .ahead = {.on = order->mailbox != NULL},
+	    .quota = {-1, -1},
 	    .boot_cpu_us = -1,
 	    .start_cpu_us = -1};
 	struct err e;
@@ -539,9 +583,12 @@ int supervisor_main(const struct run_order *order)
 		run_loop(&r);
 	while (ahead_retry(&r));
 	answer(&r);
-	network_close(&r);
-	run_report(&r);
+	quota_stop(&r.quota);
 	rc = sandbox_done(&r.box, DESTROY_MS, &e);
+	/* Now its session's next step may begin. */
+	r.box_gone = rc == 0;
+	run_report(&r);
+	network_close(&r);
 	if (rc == 0)
 		rc = leaf_destroy(order->leaf, DESTROY_MS, &e);
 	if (rc < 0)

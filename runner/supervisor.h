@@ -9,6 +9,7 @@
 #include "lib/registry.h"
 #include "runner/cgroup.h"
 #include "runner/egress/policy.h"
+#include "runner/quota.h"
 
 /* How a run ended, for the runner's counters. */
 enum run_end {
@@ -18,6 +19,12 @@ enum run_end {
 	RUN_END_OOM,
 	RUN_END_GONE, /* the client left */
 	RUN_END_FAILED, /* our or the host's failure */
+	RUN_END_REFUSED, /* it may not go on: its quota, its session's end */
+};
+
+/* What the runner tells a supervisor, one packet on the control socket. */
+enum run_control {
+	RUN_CONTROL_GONE = 1 /* the session was removed: end */
 };
 
 /* What became of a run's network. */
@@ -34,6 +41,7 @@ struct run_report {
 	uint64_t boot_us; /* of a job: from its slot to its start */
 	uint64_t run_us;
 	uint64_t boot_cpu_us; /* UINT64_MAX when the kernel does not tell */
+	uint32_t sandbox_gone; /* nothing of the program is left */
 	int64_t memory_bytes; /* charged to who waits; -1 likewise */
 	char why[sizeof(((struct err *)0)->msg)]; /* when failed */
 	uint32_t network; /* enum run_network */
@@ -59,10 +67,9 @@ struct run_order {
 	const uint8_t *mailbox; /* of LIMIT_FRAME bytes, shared with the runner:
 				 * boot ahead and wait for a claim; or NULL */
 	bool preload; /* ahead: with the runtime's modules loaded */
-	const char *workspace; /* directory for /workspace, or NULL */
-	const char *memory; /* likewise /memory */
 	const struct egress_policy *egress; /* NULL: boot without network,
 					     * whatever the job says */
+	const struct step *step; /* of a session; NULL: one-shot */
 	struct leaf *leaf;
 	int client_fd; /* -1 without a job */
 	int control_fd; /* end of file there: the runner is gone */

@@ -43,6 +43,7 @@ static void close_loop(const struct server *s, int keep)
 		(void)close(s->images.fd);
 	(void)close(s->lock_fd);
 	(void)close(s->subtree_lock_fd);
+	workspaces_close_lock(s);
 	TAILQ_FOREACH (c, &s->clients, link)
 		if (c->source.fd >= 0 && c->source.fd != keep)
 			(void)close(c->source.fd);
@@ -53,7 +54,7 @@ static void close_loop(const struct server *s, int keep)
 
 /* A child of its own session: a terminal's Ctrl-C is for the runner, which ends
  * its children in order by closing their control sockets. */
-static void settle_child(const struct server *s, int keep)
+void worker_settle_child(const struct server *s, int keep)
 {
 	sigset_t none;
 
@@ -109,6 +110,7 @@ static void worker_free(struct server *s, struct worker *w)
 	TAILQ_REMOVE(&s->workers, w, link);
 	worker_unwatch(s, w);
 	mailbox_free(w->seat.mailbox);
+	workspaces_step_ends(s, &w->turn);
 	leaf_free(w->leaf);
 	free(w);
 }
@@ -152,7 +154,7 @@ static int fork_supervisor(struct server *s, struct run_order *order,
 	w->pid = fork();
 	if (w->pid == 0) {
 		(void)close(control[0]);
-		settle_child(s, order->client_fd);
+		worker_settle_child(s, order->client_fd);
 		order->control_fd = control[1];
 		_exit(supervisor_main(order));
 	}
@@ -193,11 +195,40 @@ int worker_run(struct server *s, const struct runtime *rt, struct client *c,
 	    .queue_us = queue_us,
 	    .slot_us = clock_us()};
 	struct worker *w;
-	int rc = fork_supervisor(s, &order, WORKER_RUN, &w, e);
+	struct step step;
+	int rc;
 
-	if (rc == 0)
-		w->memory_bytes = worker_memory(s, &c->job.limits);
-	return rc;
+	if (c->turn.held) {
+		rc = workspaces_step(s, &c->turn, &step, e);
+		if (rc < 0)
+			return rc;
+		order.step = &step;
+	}
+	rc = fork_supervisor(s, &order, WORKER_RUN, &w, e);
+	if (rc < 0)
+		return rc;
+	w->memory_bytes = worker_memory(s, &c->job.limits);
+	workspaces_step_begins(s, &c->turn, &w->turn);
+	return 0;
+}
+
+static bool works_in(const struct worker *w, const struct workspace *space)
+{
+	for (unsigned i = 0; i < TURN_THINGS; i++)
+		if (w->turn.things[i] == &space->turn)
+			return true;
+	return false;
+}
+
+void worker_end_step(struct server *s, const struct workspace *w)
+{
+	const uint32_t gone = RUN_CONTROL_GONE;
+	const struct worker *x;
+
+	TAILQ_FOREACH (x, &s->workers, link)
+		if (x->source.fd >= 0 && works_in(x, w))
+			(void)send(x->source.fd, &gone, sizeof gone,
+			    MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
 int worker_probe(struct server *s, const struct runtime *rt, struct err *e)
@@ -251,7 +282,7 @@ static void become_janitor(struct server *s, struct worker *w)
 	pid_t pid = fork();
 
 	if (pid == 0) {
-		settle_child(s, -1);
+		worker_settle_child(s, -1);
 		if (leaf_destroy(w->leaf, JANITOR_MS, &e) < 0) {
 			log_error("%s", e.msg);
 			_exit(1);
@@ -312,6 +343,8 @@ void worker_event(struct server *s, struct worker *w)
 		r.why[sizeof r.why - 1] = '\0';
 		r.network_why[sizeof r.network_why - 1] = '\0';
 		take_report(s, w, &r);
+		if (r.sandbox_gone)
+			workspaces_step_ends(s, &w->turn);
 		return;
 	}
 	if (n >= 0 || (errno != EAGAIN && errno != EINTR))
@@ -345,6 +378,7 @@ static void count_end(struct server *s, const struct worker *w)
 			health_doubt(s);
 		break;
 	case RUN_END_EXIT:
+	case RUN_END_REFUSED:
 		break;
 	}
 }
@@ -394,6 +428,8 @@ void worker_reap(struct server *s)
 
 		if (w != NULL)
 			worker_ended(s, w, status);
+		else
+			(void)workspaces_reaped(s, pid, status);
 	}
 }
 

@@ -7,6 +7,7 @@
  */
 #include "tests/unit/unit.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -119,6 +120,43 @@ void health_doubt(struct server *s)
 {
 	(void)s;
 	doubts++;
+}
+
+/* No run here is a session's. */
+int workspaces_step(
+    struct server *s, const struct turn *t, struct step *ret, struct err *e)
+{
+	(void)s;
+	(void)t;
+	(void)ret;
+	return err_set(e, ERR_INTERNAL, EINVAL, "no session");
+}
+
+void workspaces_step_begins(
+    struct server *s, struct turn *from, struct turn *to)
+{
+	(void)s;
+	(void)from;
+	(void)to;
+}
+
+void workspaces_step_ends(struct server *s, struct turn *t)
+{
+	(void)s;
+	assert_null(t->things[0]);
+}
+
+bool workspaces_reaped(struct server *s, pid_t pid, int status)
+{
+	(void)s;
+	(void)pid;
+	(void)status;
+	return false;
+}
+
+void workspaces_close_lock(const struct server *s)
+{
+	(void)s;
 }
 
 /* ---- the tests ---------------------------------------------------------- */

@@ -1,0 +1,508 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Theory of operation. There is no quota in the kernel for a user without rights,
+ * so we count: walk the tree and add up blocks. That costs some microseconds a
+ * file, too much for each tick, so every tick first looks at the file system's
+ * free space. The step cannot have taken more than what is gone of it; others
+ * write there, too, but that only makes us count in vain. It may have taken more
+ * when others gave space back at the same time, so we also count every now and
+ * then without a reason.
+ *
+ * When so much is gone that the step may be over its quota, it is stopped
+ * (SIGSTOP to the sentry and the gofer, which do all the writing) while we count.
+ * Only such a count ends a step: nothing changes during it, so it is exact.
+ *
+ * A file that was deleted while it is open takes space, but has no name: it is
+ * found among the descriptors of the sandbox's processes. We may see those, and
+ * read folders whatever their mode, because this process enters the sandbox's user
+ * namespace, whose root is our own user outside and nobody else.
+ */
+#include "runner/quota.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "lib/cleanup.h"
+#include "lib/clock.h"
+
+/* A program in gVisor writes at most some 20 MiB a tick (measured). */
+#define TICK_US 20000u
+
+/* Less is gone: not worth a count. */
+#define FALL_BYTES (4ull << 20)
+#define FALL_FILES 2000u
+
+/* Counting beside the program takes at most a quarter of a processor when there
+ * is a reason, a twentieth when there is none. */
+#define COST_REASON 4u
+#define COST_NONE 20u
+#define NO_REASON_US 50000u
+
+/* How far beyond its room a step may be before it is stopped: with what it
+ * writes in a tick that stays below LIMIT_WS_OVERSHOOT. */
+#define SLACK_BYTES (LIMIT_WS_OVERSHOOT / 2)
+#define SLACK_FILES 5000u
+
+/* Growth that counts when the disk or the service's ceiling is full. */
+#define GROWTH_BYTES (1ull << 20)
+
+#define PIDS_MAX 2048u
+
+/* How long the processes of a sandbox may take to stop. */
+#define STOP_TRIES 200
+#define STOP_WAIT_US 500
+
+/* ---- decisions ----------------------------------------------------------- */
+
+uint64_t quota_limit(uint64_t quota, uint64_t used)
+{
+	return used > quota ? used : quota;
+}
+
+static uint64_t fell(uint64_t then, uint64_t now)
+{
+	return then > now ? then - now : 0;
+}
+
+enum quota_verdict quota_decide(
+    const struct quota_state *s, const struct quota_signal *now)
+{
+	const uint64_t bytes = fell(s->then.free_bytes, now->free_bytes);
+	const uint64_t files = fell(s->then.free_files, now->free_files);
+	const uint64_t since = now->now_us - s->then.now_us;
+
+	if (bytes > s->room_bytes + SLACK_BYTES ||
+	    files > s->room_files + SLACK_FILES)
+		return QUOTA_FREEZE;
+	if ((bytes >= FALL_BYTES || files >= FALL_FILES) &&
+	    since >= COST_REASON * s->cost_us)
+		return QUOTA_COUNT;
+	if (since >= NO_REASON_US && since >= COST_NONE * s->cost_us)
+		return QUOTA_COUNT;
+	return QUOTA_WAIT;
+}
+
+/* ---- the process --------------------------------------------------------- */
+
+struct message {
+	uint32_t kind; /* enum err_kind */
+	char msg[sizeof(((struct err *)0)->msg)];
+};
+
+struct space {
+	const struct step_space *is;
+	int fd;
+	uint64_t begun_bytes; /* at the first count */
+	uint64_t limit;
+	struct ws_usage usage;
+};
+
+struct watch {
+	const struct quota_order *order;
+	int out; /* to the supervisor */
+	struct space spaces[TURN_THINGS];
+	struct quota_state state;
+	pid_t pids[PIDS_MAX];
+	size_t pid_count;
+	bool begun;
+};
+
+static _Noreturn void tell(const struct watch *w, const struct err *e)
+{
+	struct message m = {.kind = (uint32_t)e->kind};
+
+	(void)snprintf(m.msg, sizeof m.msg, "%s", e->msg);
+	(void)send(w->out, &m, sizeof m, MSG_NOSIGNAL);
+	_exit(0);
+}
+
+static int enter_sandbox(pid_t pid, struct err *e)
+{
+	char path[48];
+	cleanup_fd int fd = -1;
+
+	(void)snprintf(path, sizeof path, "/proc/%d/ns/user", pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0 || setns(fd, CLONE_NEWUSER) != 0)
+		return err_sys(
+		    e, errno, "the user namespace of sandbox %d", pid);
+	return 0;
+}
+
+static int open_spaces(struct watch *w, struct err *e)
+{
+	for (unsigned i = 0; i < w->order->step->count; i++) {
+		struct space *s = &w->spaces[i];
+
+		s->is = &w->order->step->spaces[i];
+		s->fd = open(s->is->path,
+		    O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		if (s->fd < 0)
+			return err_sys(e, errno, "the workspace");
+	}
+	return 0;
+}
+
+static int read_pids(struct watch *w, struct err *e)
+{
+	int n = leaf_pids(w->order->leaf, w->pids, PIDS_MAX);
+
+	if (n < 0)
+		return err_sys(e, -n, "the sandbox's processes");
+	w->pid_count = (size_t)n;
+	return 0;
+}
+
+/* ---- stopping ------------------------------------------------------------ */
+
+static bool is_stopped(pid_t pid)
+{
+	char path[32], text[512];
+	const char *state;
+	cleanup_fd int fd = -1;
+	ssize_t n;
+
+	(void)snprintf(path, sizeof path, "/proc/%d/stat", pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	n = fd >= 0 ? read(fd, text, sizeof text - 1) : -1;
+	if (n <= 0)
+		return true; /* it is gone */
+	text[n] = '\0';
+	state = strrchr(text, ')');
+	return state == NULL || strlen(state) < 3 ||
+	       strchr("TtZX", state[2]) != NULL;
+}
+
+/* The processes but the first, which is only the parent of the others. */
+static void signal_all(const struct watch *w, int sig)
+{
+	for (size_t i = 0; i < w->pid_count; i++)
+		if (w->pids[i] > 0 && w->pids[i] != w->order->sandbox)
+			(void)kill(w->pids[i], sig);
+}
+
+/* All stand still when this returns. A thread that is in a write stops after it. */
+static int freeze(struct watch *w, struct err *e)
+{
+	int rc = read_pids(w, e);
+
+	if (rc < 0)
+		return rc;
+	signal_all(w, SIGSTOP);
+	for (size_t i = 0; i < w->pid_count; i++)
+		for (int n = 0;
+		     n < STOP_TRIES && w->pids[i] > 0 &&
+		     w->pids[i] != w->order->sandbox && !is_stopped(w->pids[i]);
+		     n++)
+			(void)usleep(STOP_WAIT_US);
+	return 0;
+}
+
+/* ---- counting ------------------------------------------------------------ */
+
+static int add_deleted(const struct watch *w, int fds, const char *name,
+    struct ws_inodes *seen, struct ws_usage *sum)
+{
+	struct stat top, st;
+	int fresh;
+
+	if (fstatat(fds, name, &st, 0) != 0 || !S_ISREG(st.st_mode) ||
+	    st.st_nlink > 0 || fstat(w->spaces[0].fd, &top) != 0 ||
+	    st.st_dev != top.st_dev)
+		return 0;
+	fresh = ws_inodes_add(seen, st.st_ino);
+	if (fresh > 0) {
+		sum->bytes += (uint64_t)st.st_blocks * 512;
+		sum->files++;
+	}
+	return fresh;
+}
+
+/* What one process has open. That it is gone by now is no failure. */
+static int add_process(const struct watch *w, pid_t pid, struct ws_inodes *seen,
+    struct ws_usage *sum)
+{
+	char path[32];
+	cleanup_dir DIR *d = NULL;
+	const struct dirent *x;
+
+	(void)snprintf(path, sizeof path, "/proc/%d/fd", pid);
+	d = opendir(path);
+	if (d == NULL)
+		return errno == ENOENT || errno == ESRCH ? 0 : -errno;
+	while ((x = readdir(d)) != NULL)
+		if (x->d_name[0] != '.' &&
+		    add_deleted(w, dirfd(d), x->d_name, seen, sum) < 0)
+			return -ENOMEM;
+	return 0;
+}
+
+/* Open files without a name count for the session: which of two workspaces of one
+ * file system they were in, cannot be told. */
+static int count_deleted(
+    const struct watch *w, struct ws_usage *sum, struct err *e)
+{
+	struct ws_inodes seen = {0};
+	int rc = 0;
+
+	for (size_t i = 0; rc == 0 && i < w->pid_count; i++)
+		rc = add_process(w, w->pids[i], &seen, sum);
+	ws_inodes_free(&seen);
+	return rc < 0 ? err_sys(e, -rc, "the sandbox's open files") : 0;
+}
+
+static int count_spaces(struct watch *w, struct err *e)
+{
+	int rc = 0;
+
+	for (unsigned i = 0; rc == 0 && i < w->order->step->count; i++) {
+		struct space *s = &w->spaces[i];
+
+		rc = ws_count(s->fd, UINT64_MAX, &s->usage, e);
+	}
+	return rc < 0 ? rc : count_deleted(w, &w->spaces[0].usage, e);
+}
+
+static int look(const struct watch *w, struct quota_signal *ret, struct err *e)
+{
+	struct statvfs fs;
+
+	if (fstatvfs(w->spaces[0].fd, &fs) != 0)
+		return err_sys(e, errno, "asking for the free disk space");
+	ret->free_bytes = fs.f_bfree * fs.f_frsize;
+	ret->free_files = fs.f_ffree;
+	ret->now_us = clock_us();
+	return 0;
+}
+
+static void take_count(struct watch *w)
+{
+	w->state.room_bytes = UINT64_MAX / 2;
+	w->state.room_files = UINT64_MAX / 2;
+	for (unsigned i = 0; i < w->order->step->count; i++) {
+		struct space *s = &w->spaces[i];
+		uint64_t room, files = 0;
+
+		if (!w->begun) {
+			s->begun_bytes = s->usage.bytes;
+			s->limit = quota_limit(s->is->quota, s->usage.bytes);
+		}
+		room =
+		    s->limit > s->usage.bytes ? s->limit - s->usage.bytes : 0;
+		if (s->usage.files < LIMIT_WS_FILES)
+			files = LIMIT_WS_FILES - s->usage.files;
+		if (room < w->state.room_bytes)
+			w->state.room_bytes = room;
+		if (files < w->state.room_files)
+			w->state.room_files = files;
+		/* Odd: a step writes here, this is no last word. */
+		ws_account_set(s->is->account, 1, &s->usage);
+	}
+	w->begun = true;
+}
+
+/* ---- verdicts ------------------------------------------------------------ */
+
+static int check_space(const struct space *s, struct err *e)
+{
+	const char *word = ws_kind_word(s->is->kind);
+
+	if (s->usage.bytes > s->limit ||
+	    s->usage.bytes > s->is->quota + LIMIT_WS_OVERSHOOT)
+		return err_set(e, ERR_QUOTA_EXCEEDED, EDQUOT,
+		    "the %s's disk quota of %llu MiB is exceeded; delete "
+		    "files to make room",
+		    word, (unsigned long long)(s->is->quota >> 20));
+	if (s->usage.files > LIMIT_WS_FILES)
+		return err_set(e, ERR_QUOTA_EXCEEDED, EDQUOT,
+		    "the %s has more than %u files and folders", word,
+		    LIMIT_WS_FILES);
+	return 0;
+}
+
+static bool has_grown(const struct watch *w)
+{
+	for (unsigned i = 0; i < w->order->step->count; i++)
+		if (w->spaces[i].usage.bytes >
+		    w->spaces[i].begun_bytes + GROWTH_BYTES)
+			return true;
+	return false;
+}
+
+static int check_storage(const struct watch *w, struct err *e)
+{
+	const struct config *c = w->order->config;
+	struct statvfs fs;
+
+	if (!has_grown(w))
+		return 0;
+	if (fstatvfs(w->spaces[0].fd, &fs) != 0)
+		return err_sys(e, errno, "asking for the free disk space");
+	if (fs.f_bavail * fs.f_frsize < (uint64_t)c->min_free_disk_gb << 30)
+		return err_set(e, ERR_STORAGE_FULL, ENOSPC,
+		    "the server's disk has less than %u GiB free",
+		    c->min_free_disk_gb);
+	if (ws_ledger_total(w->order->step->ledger) >
+	    (uint64_t)c->sessions_disk_max_gb << 30)
+		return err_set(e, ERR_STORAGE_FULL, ENOSPC,
+		    "all sessions and volumes together have %u GiB, which are "
+		    "in use",
+		    c->sessions_disk_max_gb);
+	return 0;
+}
+
+static int check_all(const struct watch *w, struct err *e)
+{
+	for (unsigned i = 0; i < w->order->step->count; i++) {
+		int rc = check_space(&w->spaces[i], e);
+
+		if (rc < 0)
+			return rc;
+	}
+	return check_storage(w, e);
+}
+
+/* One count and what follows from it. An inexact one only calls for an exact. */
+static int count(struct watch *w, bool frozen, struct err *e)
+{
+	struct quota_signal before, after;
+	int rc;
+
+	if ((rc = look(w, &before, e)) < 0 ||
+	    (rc = frozen ? 0 : read_pids(w, e)) < 0)
+		return rc;
+	rc = count_spaces(w, e);
+	if (rc == -ESTALE && !frozen)
+		return QUOTA_FREEZE;
+	if (rc < 0 || (rc = look(w, &after, e)) < 0)
+		return rc;
+	take_count(w);
+	w->state.then = before; /* what it wrote meanwhile is not counted */
+	w->state.then.now_us = after.now_us;
+	w->state.cost_us = after.now_us - before.now_us;
+	rc = check_all(w, e);
+	if (rc < 0 && !frozen && e->kind != ERR_INTERNAL)
+		return QUOTA_FREEZE;
+	return rc < 0 ? rc : QUOTA_WAIT;
+}
+
+static int count_frozen(struct watch *w, struct err *e)
+{
+	int rc = freeze(w, e);
+
+	if (rc == 0)
+		rc = count(w, true, e);
+	/* Over: it stays as it is until the supervisor has killed it. */
+	if (rc >= 0)
+		signal_all(w, SIGCONT);
+	return rc;
+}
+
+static int tick(struct watch *w, struct err *e)
+{
+	struct quota_signal now;
+	enum quota_verdict v = QUOTA_COUNT;
+	int rc;
+
+	if (w->begun) {
+		rc = look(w, &now, e);
+		if (rc < 0)
+			return rc;
+		v = quota_decide(&w->state, &now);
+	}
+	if (v == QUOTA_COUNT) {
+		rc = count(w, false, e);
+		if (rc < 0)
+			return rc;
+		v = (enum quota_verdict)rc;
+	}
+	return v == QUOTA_FREEZE ? count_frozen(w, e) : 0;
+}
+
+static _Noreturn void watch_main(struct watch *w, pid_t supervisor)
+{
+	struct err e;
+	int rc;
+
+	for (unsigned i = 0; i < w->order->close_count; i++)
+		if (w->order->close_fds[i] >= 0)
+			(void)close(w->order->close_fds[i]);
+	if ((rc = open_spaces(w, &e)) < 0 ||
+	    (rc = enter_sandbox(w->order->sandbox, &e)) < 0)
+		tell(w, &e);
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != supervisor)
+		_exit(1);
+	while ((rc = tick(w, &e)) >= 0)
+		(void)usleep(TICK_US);
+	tell(w, &e);
+}
+
+/* ---- for the supervisor -------------------------------------------------- */
+
+int quota_start(
+    const struct quota_order *o, struct quota_watch *ret, struct err *e)
+{
+	const pid_t supervisor = getpid();
+	int fds[2];
+	pid_t pid;
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) != 0)
+		return err_sys(e, errno, "the quota's watch");
+	pid = fork();
+	if (pid == 0) {
+		struct watch *w = calloc(1, sizeof *w);
+
+		if (w == NULL)
+			_exit(1);
+		(void)close(fds[0]);
+		w->order = o;
+		w->out = fds[1];
+		watch_main(w, supervisor);
+	}
+	(void)close(fds[1]);
+	if (pid < 0) {
+		int code = errno;
+
+		(void)close(fds[0]);
+		return err_sys(e, code, "the quota's watch");
+	}
+	*ret = (struct quota_watch){pid, fds[0]};
+	return 0;
+}
+
+int quota_read(struct quota_watch *q, struct err *e)
+{
+	struct message m;
+	ssize_t n = recv(q->fd, &m, sizeof m, MSG_DONTWAIT);
+
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return 0;
+	if (n != (ssize_t)sizeof m || m.kind >= ERR_KIND_COUNT)
+		return err_set(e, ERR_INTERNAL, EPIPE,
+		    "nobody watches the disk quota any more");
+	m.msg[sizeof m.msg - 1] = '\0';
+	return err_set(e, (enum err_kind)m.kind, EDQUOT, "%s", m.msg);
+}
+
+void quota_stop(struct quota_watch *q)
+{
+	if (q->pid > 0) {
+		(void)kill(q->pid, SIGKILL);
+		while (waitpid(q->pid, NULL, 0) < 0 && errno == EINTR)
+			;
+		(void)close(q->fd);
+	}
+	*q = (struct quota_watch){-1, -1};
+}
