@@ -21,10 +21,16 @@
  * times: short ones find the gap between two. */
 #define BUSY_STEP_US 700u
 
-/* Pages of 4 KiB in the log: from the first number on what can be moved into
- * the file is moved, from the second on readers are waited for. */
-#define WAL_PAGES_SOFT 1000
-#define WAL_PAGES_HARD 8000
+/*
+ * The log begins anew when all of it has been moved into the file and nobody
+ * reads from it. With several busy processes that moment does not come by itself:
+ * measured, moving what can be moved after each commit let the log grow beyond
+ * 50 MiB within seconds. So from so many pages of 4 KiB on, a commit keeps the
+ * other writers out for some milliseconds. It does not wait long for a reader
+ * that has its time, a backup, and tries again as many pages later.
+ */
+#define WAL_PAGES 1000
+#define WAL_WAIT_MS 250u
 
 /* foreign_keys and the like are a connection's own; temp files would be outside
  * of what Landlock allows; freed pages hold clients' secrets. */
@@ -79,8 +85,9 @@ int store_conn_fail(struct store_conn *c, int rc, struct err *e)
 /* SQLite counts the calls of one wait. */
 static int on_busy(void *arg, int count)
 {
-	(void)arg;
-	if ((unsigned)count >= BUSY_MAX_MS * 1000u / BUSY_STEP_US)
+	const struct store_conn *c = arg;
+
+	if ((unsigned)count >= c->busy_ms * 1000u / BUSY_STEP_US)
 		return 0;
 	(void)usleep(BUSY_STEP_US);
 	return 1;
@@ -106,7 +113,9 @@ static int exec(struct store_conn *c, const char *sql, struct err *e)
 static int set_up(struct store_conn *c, struct err *e)
 {
 	(void)sqlite3_extended_result_codes(c->db, 1);
-	(void)sqlite3_busy_handler(c->db, on_busy, NULL);
+	c->busy_ms = BUSY_MAX_MS;
+	c->wal_next = WAL_PAGES;
+	(void)sqlite3_busy_handler(c->db, on_busy, c);
 	(void)sqlite3_wal_hook(c->db, on_commit, c);
 	(void)sqlite3_db_config(c->db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
 	(void)sqlite3_db_config(c->db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
@@ -227,9 +236,17 @@ int store_conn_migrate(struct store_conn *c, struct err *e)
 
 void store_conn_checkpoint(struct store_conn *c)
 {
-	int mode = c->wal_pages >= WAL_PAGES_HARD ? SQLITE_CHECKPOINT_TRUNCATE
-						  : SQLITE_CHECKPOINT_PASSIVE;
-
-	if (c->wal_pages >= WAL_PAGES_SOFT)
-		(void)sqlite3_wal_checkpoint_v2(c->db, NULL, mode, NULL, NULL);
+	if (c->wal_pages < WAL_PAGES) {
+		c->wal_next = WAL_PAGES;
+		return;
+	}
+	if (c->wal_pages < c->wal_next)
+		return;
+	c->busy_ms = WAL_WAIT_MS;
+	if (sqlite3_wal_checkpoint_v2(c->db, NULL, SQLITE_CHECKPOINT_RESTART,
+		NULL, NULL) == SQLITE_OK)
+		c->wal_next = WAL_PAGES;
+	else
+		c->wal_next = c->wal_pages + WAL_PAGES;
+	c->busy_ms = BUSY_MAX_MS;
 }

@@ -22,6 +22,8 @@ struct store_conn {
 	struct sqlite3_stmt *stmts[STMT_COUNT];
 	struct store_conn *next;
 	int wal_pages; /* in the log after the last commit */
+	int wal_next; /* when to begin it anew */
+	unsigned busy_ms; /* how long to wait for another process */
 	bool relaxed; /* PRAGMA synchronous is NORMAL, not FULL */
 	bool broken; /* not to be used again */
 };
