@@ -4,12 +4,14 @@ examples/ shows: Caddy, Apache, lighttpd and nginx by FastCGI, Apache's mod_cgid
 and lighttpd's mod_cgi by plain CGI."""
 
 import json
+import os
 import statistics
+import subprocess
 import time
 import unittest
 
 from front import KINDS
-from harness import Service, wait_for
+from harness import REPO, Service, wait_for
 
 BODY_MAX = 256 * 1024
 SLEEPER = "import time\nprint('up', flush=True)\ntime.sleep(15)"
@@ -170,6 +172,83 @@ class Api(Common):
                              (404, {"error": "not_found"}), path)
         r = self.client.get("/v1/%2e%2e/healthz")
         self.assertIn(r.status, (400, 403, 404), r)
+
+    def memory(self, method, key, *args, **kw):
+        return self.client.request(method, "/v1/memory/fronts/" + key, *args,
+                                   **kw)
+
+    def test_memory_of_encoded_keys(self):
+        """A key is decoded once, whatever the front server decodes."""
+        keys = {"a%2Fb": "a/b", "a%252Fb": "a%2Fb", "a%20b%2B": "a b+",
+                "%C3%A4%3F%23": "\u00e4?#", "a%2f%2F..": "a//.."}
+        for i, key in enumerate(keys):
+            r = self.memory("PUT", key, [], b"%d" % i)
+            self.assertEqual((r.status, r.body), (204, b""), (key, r))
+        for i, key in enumerate(keys):
+            r = self.memory("GET", key)
+            self.assertEqual((r.status, r.body), (200, b"%d" % i), key)
+        r = self.client.get("/v1/memory/fronts?limit=100")
+        self.assertEqual(r.json()["keys"], sorted(keys.values(),
+                                                  key=str.encode))
+        for key in keys:
+            self.assertEqual(self.memory("DELETE", key).status, 204)
+            self.assertEqual(self.memory("GET", key).status, 404)
+
+    def test_memory_of_large_values(self):
+        value = os.urandom(8 << 20)
+        for kw in ({"body": value}, {"chunked": [
+                value[i:i + 100000] for i in range(0, len(value), 100000)]}):
+            r = self.memory("PUT", "large", **kw)
+            self.assertEqual(r.status, 204, r)
+            r = self.memory("GET", "large")
+            self.assertEqual((r.status, r.body == value), (200, True))
+        tag = r.header("etag")
+        r = self.memory("HEAD", "large")
+        self.assertEqual(r.status, 200, r)
+        # Apache leaves it out of every answer to HEAD.
+        self.assertIn(r.header("content-length"), (str(len(value)), None))
+        r = self.memory("GET", "large", [("If-None-Match", tag)])
+        self.assertEqual((r.status, r.body, r.header("etag")),
+                         (304, b"", tag))
+        r = self.memory("PUT", "large", [("If-Match", '"other"')], b"x")
+        self.assertEqual((r.status, r.json()),
+                         (412, {"error": "precondition_failed"}))
+        r = self.memory("PUT", "large", [], value + b"x")
+        self.assertEqual((r.status, r.json()["error"]),
+                         (413, "value_too_large"))
+        r = self.memory("DELETE", "large", [("If-Match", tag)])
+        self.assertEqual(r.status, 204, r)
+
+    def test_memory_as_the_documentation_shows_it(self):
+        """Its shell lines, word for word but for the address."""
+        script = """
+curl -s -X PUT http://127.0.0.1:8090/v1/memory/facts/pi --data-binary '3.14159'
+curl -s http://127.0.0.1:8090/v1/memory/facts/pi    # -> 3.14159
+"""
+        with open(os.path.join(REPO, "docs", "api.md")) as f:
+            text = f.read()
+        for line in script.strip().splitlines():
+            self.assertIn(line, text)
+        done = subprocess.run(
+            ["sh", "-e"], input=script.replace("8090",
+                                               str(self.service.port)),
+            capture_output=True, text=True, timeout=60)
+        self.assertEqual((done.returncode, done.stdout, done.stderr),
+                         (0, "3.14159", ""))
+        r = self.client.request("DELETE", "/v1/memory/facts/pi")
+        self.assertEqual(r.status, 204)
+
+    def test_memory_keeps_types(self):
+        r = self.memory("PUT", "t", [
+            ("Content-Type", "text/plain; charset=utf-8"),
+            ("X-TTL-Seconds", "60")], "\u00fc".encode())
+        self.assertEqual(r.status, 204, r)
+        self.assertRegex(r.header("x-expires-at"), r"\A20\d\d-.*Z\Z")
+        r = self.memory("GET", "t")
+        self.assertEqual(r.header("content-type"),
+                         "text/plain; charset=utf-8")
+        self.assertEqual(r.body, "\u00fc".encode())
+        self.memory("DELETE", "t")
 
     def test_not_found_and_wrong_method(self):
         r = self.client.get("/v1/nothing")

@@ -43,6 +43,8 @@ COMPLAINT = re.compile(r"Sanitizer|runtime error:")
 SANITIZED = os.path.basename(BUILD) == "asan"
 PREFIX = "isobox-test-"
 OWNER = "owner"  # file with the pid of the test that a service belongs to
+# They come and go with the processes that have the store open.
+STORE_FILES = ("isobox.db-shm", "isobox.db-wal")
 SHARED = ("/tmp", "/var/tmp", "/run", "/dev/shm")
 
 _running = []
@@ -325,7 +327,7 @@ class Service:
             if folder.startswith((self.path("log"), self.path("front"))):
                 continue  # the logs are ours, the rest is the front server's
             found.update("file %s" % os.path.join(folder, n)
-                         for n in names + files)
+                         for n in names + files if n not in STORE_FILES)
         uids = {self.runner_uid, pwd.getpwnam(WEB_USER).pw_uid}
         for folder in SHARED:
             for entry in os.scandir(folder):
