@@ -12,6 +12,7 @@ import time
 import unittest
 
 import cgroups
+import world
 from harness import Service, command_line, descendants, wait_for
 
 LANGUAGE = "python-slim"
@@ -87,19 +88,15 @@ class TestPool(Warm):
         self.assertEqual(r.json()["run"]["stdout"], "x\n")
         self.assertTrue(is_warm(r))
         self.assertEqual(self.pool("hits_total"), hits + 1)
-        # Without a network it is another kind of sandbox.
-        r = self.execute("print('y')", network=False)
-        self.assertEqual(r.json()["run"]["stdout"], "y\n")
-        self.assertFalse(is_warm(r))
-        self.assertEqual(self.pool("misses_total"), misses + 1)
-
-    def test_network_is_part_of_the_kind(self):
+        # One more than wait or boot: it boots its own.
+        streams = []
         for _ in range(4):
-            self.execute("pass", network=False)
-
-        def hit():
-            return is_warm(self.execute("pass", network=False))
-        wait_for("a sandbox without network that waits", hit, 20, 0.3)
+            streams.append(self.client.open_stream(
+                LANGUAGE, "import time; time.sleep(5)"))
+        wait_for("a miss", lambda: self.pool("misses_total") > misses
+                 or self.pool("adopted_total"), 5)
+        for c in streams:
+            c.close()
 
     def test_used_once(self):
         """Twenty in a row, most of them warm: none finds what another left,
@@ -192,6 +189,34 @@ class TestPool(Warm):
         self.assertEqual(self.client.get("/readyz").status, 200)
 
     def tearDown(self):
+        self.service.assert_clean(30)
+
+
+class TestNetwork(Warm):
+    """With and without network are two kinds."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.world = world.World()
+        cls.addClassCleanup(cls.world.close)
+        cls.settings = {"warm_max": 3, "world": cls.world}
+        super().setUpClass()
+
+    def test_it_is_part_of_the_kind(self):
+        self.fill()
+        misses = self.pool("misses_total")
+        r = self.execute("print('y')", network=False)
+        self.assertEqual(r.json()["run"]["stdout"], "y\n")
+        self.assertFalse(is_warm(r))
+        self.assertFalse(r.json()["run"]["network"])
+        self.assertEqual(self.pool("misses_total"), misses + 1)
+
+        def hit(network):
+            r = self.execute("pass", network=network)
+            self.assertEqual(r.json()["run"]["network"], network)
+            return is_warm(r)
+        wait_for("one without network that waits", lambda: hit(False), 20, .3)
+        wait_for("one with a network that waits", lambda: hit(True), 20, .3)
         self.service.assert_clean(30)
 
 
