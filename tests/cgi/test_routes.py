@@ -175,7 +175,7 @@ class Metrics(ServiceCase):
                 self.assertIn(kind, ("counter", "gauge", "histogram"))
                 known[name] = kind
             else:
-                m = re.fullmatch(r'([a-z_]+)(\{([a-z]+="[^"]*",?)+\})? '
+                m = re.fullmatch(r'([a-z_]+)(\{([a-z]+="(?:[^"\\]|\\.)*",?)+\})? '
                                  r'[0-9.]+', line)
                 self.assertIsNotNone(m, line)
                 name = re.sub("_(bucket|sum|count)$", "", m.group(1))
