@@ -617,18 +617,18 @@ class Front:
             r = s.request("PUT", "/fs?path=" + query, b"x")
             self.assertEqual((r.status, r.json()["path"]), (200, path))
         r = s.request("GET", "/fs?path=%00")
-        self.error(r, 400, "invalid_path")
+        self.assertEqual(r.status, 400)  # of lighttpd itself, or of ours
         names = {e["name"] for e in s.fs("GET").json()["entries"]}
         self.assertEqual(names, {"a", "c", "%2e%2e%2fd", "\u20ac"})
 
     def test_folders(self):
         s = self.session()
-        s.run("for i in range(3000): open('%0100d' % i, 'w')")
+        self.check(s.run("for i in range(500): open('%0100d' % i, 'w')"), "")
         r = s.fs("GET")
-        self.assertEqual(len(r.json()["entries"]), 3000)
+        self.assertEqual(len(r.json()["entries"]), 500)
         r = s.fs("GET", more="&format=zip")
         self.assertEqual(len(zipfile.ZipFile(io.BytesIO(r.body)).namelist()),
-                         3000)
+                         500)
 
     def test_step_and_end(self):
         v = self.volume()
