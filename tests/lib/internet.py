@@ -194,13 +194,17 @@ def udp_server(port):
             data, extra, _, peer = s.recvmsg(65536, 256)
             here = extra[0][2][8:12]
             say("udp", socket.inet_ntoa(here), port)
+            answer = b"REPLY " + NAME + b" " + data
             try:
-                answer = (dns(data, 512) if port == 53 and len(data) > 16
-                          else b"REPLY " + NAME + b" " + data)
+                if port == 53 and data[4:6] == b"\0\1":
+                    answer = dns(data, 512)
+            except (IndexError, struct.error, UnicodeError):
+                pass  # no question: the echo
+            try:
                 s.sendmsg([answer], [(socket.IPPROTO_IP, IP_PKTINFO,
                                       b"\0\0\0\0" + here + b"\0\0\0\0")],
                           0, peer)
-            except (OSError, IndexError, struct.error, ValueError):
+            except OSError:
                 continue
 
 
