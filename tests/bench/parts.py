@@ -6,6 +6,7 @@ its median."""
 import os
 import re
 import statistics
+import sys
 
 import programs
 import targets
@@ -308,14 +309,16 @@ def sessions(bench):
     part = Part("Steps of a session",
                 "`print(1)` through Caddy, each when all is at rest again.")
     rows = []
-    for kind in ("step", "kernel"):
+    for kind, extra in (("step", {}), ("kernel", {"type": "kernel"})):
         created = site.service.client().post(
-            "/v1/sessions", {"runtime": LANGUAGE, "type": kind})
+            "/v1/sessions", {"runtime": LANGUAGE, **extra})
         if created.status == 404:
             raise Skip("there are no sessions in this version")
         if created.status == 400 and kind == "kernel":
             part.skip("kernel: no runtime has one in this version")
             continue
+        if created.status != 201:
+            sys.exit("bench: a session: %r" % created)
         took = session_steps(site, created.json())
         rows.append(row(kind, took))
         part.bar("Python, %s of a session" % kind, took, "warm")
