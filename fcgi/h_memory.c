@@ -134,7 +134,7 @@ static struct validators validators_of(
 
 static enum cond condition(const struct exchange *x, const struct store_meta *m)
 {
-	struct quoted etag;
+	struct quoted etag = {0};
 	struct validators v;
 
 	if (m == NULL)
@@ -205,7 +205,7 @@ static int put(struct exchange *x, struct store_meta *m, struct err *e)
 void h_memory_put(struct exchange *x)
 {
 	struct store_meta m = {0};
-	struct lines lines;
+	struct lines lines = {0};
 	struct err e;
 
 	if (put(x, &m, &e) < 0)
@@ -272,7 +272,7 @@ static void send_value(struct fetch *f, const struct store_meta *m,
 	 * it runs no script of it. */
 	static const char policy[] = "Content-Security-Policy: sandbox\r\n";
 	struct exchange *x = f->x;
-	struct lines lines;
+	struct lines lines = {0};
 	char more[sizeof(lines.text) + sizeof(policy)];
 
 	if (f->cond == COND_FAILED) {

@@ -144,7 +144,7 @@ int store_memory_put(struct store *s, const struct store_key *k,
     store_check *check, void *arg, struct err *e)
 {
 	struct change c = {.key = k};
-	struct store_meta old;
+	struct store_meta old = {0};
 	struct store_tx t;
 	int r;
 
@@ -167,7 +167,7 @@ int store_memory_delete(struct store *s, const struct store_key *k,
     store_check *check, void *arg, struct err *e)
 {
 	struct change c = {.key = k, .now = store_now_ms()};
-	struct store_meta old;
+	struct store_meta old = {0};
 	struct store_tx t;
 	int r = store_write(s, false, &t, e);
 
@@ -219,7 +219,7 @@ static int get(struct store_tx *t, const struct store_key *k,
 		r = err_set(e, ERR_NOT_FOUND, ENOENT, "%s", "");
 	if (r > 0) {
 		take_meta(st, ret);
-		if (wants != NULL && wants(arg, ret))
+		if (ret_value != NULL && wants != NULL && wants(arg, ret))
 			r = read_value(t, sqlite3_column_int64(st, 0),
 			    ret->size, ret_value, e);
 	}

@@ -19,7 +19,7 @@ static int not_found(struct err *e)
 static int check_volume(
     struct store_tx *t, const struct store_session *n, struct err *e)
 {
-	struct store_volume v;
+	struct store_volume v = {0};
 	int r;
 
 	if (n->volume[0] == '\0')

@@ -106,7 +106,7 @@ int store_volume_list(struct store *s, const char *tenant,
 static int end(
     struct store_tx *t, const char *tenant, const char *id, struct err *e)
 {
-	struct store_volume v;
+	struct store_volume v = {0};
 	int r = store_volume_find(t, tenant, id, &v, e);
 
 	if (r < 0)
