@@ -64,6 +64,7 @@ void quota_stop(struct quota_watch *q);
 struct quota_signal {
 	uint64_t free_bytes;
 	uint64_t free_files;
+	uint64_t written_bytes; /* by the sandbox, ever; not all of it */
 	uint64_t now_us;
 };
 

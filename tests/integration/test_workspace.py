@@ -8,6 +8,7 @@ import os
 import pwd
 import re
 import secrets
+import stat
 import threading
 import time
 import unittest
@@ -18,6 +19,7 @@ from harness import RUNNER_USER, Service, wait_for
 from workspaces import Refused, Step, Workspace
 
 MIB = 1 << 20
+LONG = workspaces.LIMITS[:4] + (20000,)
 
 
 def setUpModule():
@@ -427,6 +429,243 @@ os.remove("busy")
         with self.assertRaises((workspaces.Gone, Refused)):
             first.finish()
         self.assertEqual(run(self.ws, "print(2)"), "2\n")
+
+
+class Watcher(threading.Thread):
+    """The most that a session takes of the disk while a step runs, deleted
+    files that are open included."""
+
+    def __init__(self, top):
+        super().__init__()
+        self.top = top
+        self.most = 0
+        self.before = service.subtree.pids()
+        self.ended = threading.Event()
+
+    def run(self):
+        while not self.ended.is_set():
+            self.most = max(self.most, self.look())
+            time.sleep(0.02)
+
+    def look(self):
+        found = {}
+        for folder, names, files in os.walk(self.top):
+            for name in names + files:
+                self.take(found, os.path.join(folder, name), False)
+        # runsc, gofer and sentry; the stubs have the sentry's descriptors.
+        for pid in sorted(service.subtree.pids() - self.before)[:6]:
+            try:
+                for fd in os.listdir("/proc/%d/fd" % pid):
+                    self.take(found, "/proc/%d/fd/%s" % (pid, fd), True)
+            except OSError:
+                continue
+        return sum(found.values())
+
+    def take(self, found, path, deleted):
+        try:
+            st = os.stat(path, follow_symlinks=deleted)
+        except OSError:
+            return
+        if not deleted or (st.st_nlink == 0 and stat.S_ISREG(st.st_mode) and
+                           st.st_dev == os.stat(self.top).st_dev):
+            found[st.st_ino] = st.st_blocks * 512
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *_):
+        self.ended.set()
+        self.join()
+
+
+class Quota(Case):
+    QUOTA = 64 * MIB
+    OVERSHOOT = 64 * MIB
+
+    def assert_stopped(self, code, **more):
+        """The step is ended for its quota, in time."""
+        with Watcher(self.dir) as seen:
+            e = self.refused("quota_exceeded", step(
+                self.ws, code, limits=LONG, **more).finish)
+            seen.most = max(seen.most, seen.look())
+        self.assertIn("64 MiB", e.detail)
+        self.assertLessEqual(seen.most, self.QUOTA + self.OVERSHOOT)
+        print("%s: at most %.1f MiB" % (self.id(), seen.most / MIB))
+
+    def test_one_large_file(self):
+        self.assert_stopped("""
+with open("big", "wb") as f:
+    while True:
+        f.write(bytes(1 << 20))
+""")
+        self.refused("quota_exceeded", self.ws.write, "x", b"1")
+        self.refused("quota_exceeded", self.ws.write, "x", b"1",
+                     size=workspaces.UNKNOWN)
+        self.ws.delete("big")
+        self.ws.write("x", b"1")
+
+    def test_many_small_files(self):
+        self.assert_stopped("""
+import os
+n = 0
+while True:
+    os.mkdir("d%d" % n)
+    for i in range(100):
+        with open("d%d/f%d" % (n, i), "wb") as f:
+            f.write(b"x" * 20000)
+    n += 1
+""")
+
+    def test_deleted_but_open(self):
+        self.assert_stopped("""
+import os
+f = open("gone", "wb")
+os.remove("gone")
+while True:
+    f.write(bytes(1 << 20))
+""")
+        self.assertLess(self.ws.stat().used, MIB)
+
+    def test_many_deleted_files(self):
+        self.assert_stopped("""
+import os
+held = []
+while True:
+    f = open("gone", "wb")
+    os.remove("gone")
+    f.write(bytes(200000))
+    f.flush()
+    held.append(f)
+""")
+
+    def test_mapped(self):
+        self.assert_stopped("""
+import mmap
+f = open("map", "w+b")
+f.truncate(1 << 30)
+m = mmap.mmap(f.fileno(), 1 << 30)
+for at in range(0, 1 << 30, 4096):
+    m[at] = 1
+""")
+
+    def test_nothing_is_taken_without_writing(self):
+        """fallocate(2) could fill the disk in one call."""
+        self.assertEqual(run(self.ws, """
+import ctypes, errno, os
+libc = ctypes.CDLL(None, use_errno=True)
+f = os.open("r", os.O_CREAT | os.O_RDWR)
+for mode in (0, 1, 16):
+    if libc.fallocate(f, mode, ctypes.c_long(0), ctypes.c_long(1 << 30)) == 0:
+        print("given", mode)
+os.posix_fallocate(f, 0, 1 << 20)
+print(os.stat("r").st_size)
+"""), "%d\n" % MIB)
+        self.assertLess(self.ws.stat().used, 2 * MIB)
+
+    def test_several_processes(self):
+        self.assert_stopped("""
+import os
+for i in range(4):
+    if os.fork() == 0:
+        break
+with open("f%d" % os.getpid(), "wb") as f:
+    while True:
+        f.write(bytes(1 << 18))
+""")
+
+    def test_holes_take_no_room(self):
+        run(self.ws, "open('hole', 'w').truncate(1 << 40)")
+        self.assertLess(self.ws.stat().used, MIB)
+        self.assert_stopped("""
+with open("hole", "r+b") as f:
+    for at in range(0, 1 << 40, 1 << 24):
+        f.seek(at)
+        f.write(bytes(1 << 16))
+""")
+
+    def test_a_volume_has_its_own(self):
+        volume = Workspace(socket_path, secrets.token_hex(16),
+                           workspaces.VOLUME).create()
+        try:
+            e = self.refused("quota_exceeded", step(self.ws, """
+with open("/memory/big", "wb") as f:
+    while True:
+        f.write(bytes(1 << 20))
+""", volume, limits=LONG).finish)
+            self.assertIn("volume", e.detail)
+            self.assertIn("32 MiB", e.detail)
+        finally:
+            volume.remove()
+
+    def test_what_is_over_may_shrink_but_not_grow(self):
+        with as_runner():
+            for i in range(5):
+                with open(self.at("f%d" % i), "wb") as f:
+                    f.write(bytes(16 * MIB))
+        self.assertEqual(run(self.ws, "import os\nos.remove('f0')\n"
+                             "open('small', 'w').write('1')\nprint(1)"),
+                         "1\n")
+        with as_runner():
+            with open(self.at("f0"), "wb") as f:
+                f.write(bytes(16 * MIB))
+        self.refused("quota_exceeded", step(self.ws, """
+import time
+open("more", "wb").write(bytes(4 << 20))
+time.sleep(5)
+""", limits=LONG).finish)
+
+    def test_parallel_uploads(self):
+        """As many as there is room for, and not one more."""
+        data = secrets.token_bytes(MIB) * 8
+        done, refused = [], []
+
+        def upload(i):
+            try:
+                self.ws.write("f%d" % i, data, size=(
+                    len(data) if i % 2 else workspaces.UNKNOWN))
+                done.append(i)
+            except Refused as e:
+                refused.append(e.kind)
+
+        threads = [threading.Thread(target=upload, args=(i,))
+                   for i in range(16)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        self.assertEqual(set(refused), {"quota_exceeded"})
+        used = self.ws.stat().used
+        self.assertLessEqual(used, self.QUOTA)
+        self.assertEqual(len(done), len(self.ws.names()))
+        # Of unknown length some were promised more than they needed.
+        self.assertGreaterEqual(len(done), 4)
+        while True:
+            try:
+                self.ws.write("g%d" % len(done), data)
+                done.append(0)
+            except Refused as e:
+                self.assertEqual(e.kind, "quota_exceeded")
+                break
+        self.assertEqual(len(done), 7)  # and 8 MiB less 4 KiB are left
+
+    def test_claims_of_broken_uploads_come_back(self):
+        held = []
+        for i in range(4):
+            c = self.ws.ask(workspaces.WRITE, "f%d" % i, 15 * MIB)
+            c.expect(workspaces.INFO)
+            held.append(c)
+        self.refused("quota_exceeded", self.ws.write, "x",
+                     bytes(8 * MIB))
+        for c in held:
+            c.close()
+        wait_for("room", lambda: self.fits("x", 16 * MIB))
+
+    def fits(self, name, size):
+        try:
+            return self.ws.write(name, bytes(size)).size == size
+        except Refused:
+            return False
 
 
 def children_of(pid):
