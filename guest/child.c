@@ -43,19 +43,28 @@
 
 struct start {
 	const struct child *c;
+	pid_t claimed;
 	struct err *e;
 	int rc; /* negative: e is set */
 	int exec_errno;
 };
 
-/* Should: have the program's pipes as 0, 1, 2 and nothing else. Mustn't: still
- * hold a control pipe when the user changes. */
-static int setup_descriptors(const int fds[3], struct err *e)
+/* Should: have the program's pipes as 0, 1, 2, WARM_FD if it is to wait, and
+ * nothing else. Mustn't: still hold a control pipe when the user changes. */
+static int setup_descriptors(const struct child *c, struct err *e)
 {
+	unsigned first = 3;
+
 	for (int i = 0; i < 3; i++)
-		if (dup2(fds[i], i) != i)
+		if (dup2(c->fds[i], i) != i)
 			return err_sys(e, errno, "dup2");
-	if (close_range(3, INT_MAX, 0) != 0)
+	if (c->warm_fd > 0) {
+		if (dup2(c->warm_fd, WARM_FD) != WARM_FD ||
+		    close_range(first, WARM_FD - 1, 0) != 0)
+			return err_sys(e, errno, "descriptor %d", WARM_FD);
+		first = WARM_FD + 1;
+	}
+	if (close_range(first, INT_MAX, 0) != 0)
 		return err_sys(e, errno, "close_range");
 	return 0;
 }
@@ -89,23 +98,30 @@ static int deny_setgroups(struct err *e)
 	return rc == -ENOENT ? 0 : rc;
 }
 
+/* The raw calls change this process only; the C library's would look for other
+ * threads of init, whose memory this is. */
+static int become_sandbox_uid(struct err *e)
+{
+	if (syscall(SYS_setresgid, SANDBOX_UID, SANDBOX_UID, SANDBOX_UID) !=
+		0 ||
+	    syscall(SYS_setresuid, SANDBOX_UID, SANDBOX_UID, SANDBOX_UID) != 0)
+		return err_sys(e, errno, "cannot change the user");
+	return 0;
+}
+
 /*
  * Should: be PROGRAM_ID in a user namespace of its own. Only SANDBOX_UID can
  * own what lies in a directory of the host, since that is the one user that
  * the sandbox has there; so the program is that user under another number, and
  * has capabilities over nothing but its namespace.
  *
- * The raw calls change this process only; the C library's would look for other
- * threads of init, whose memory this is.
  */
 static int setup_user(struct err *e)
 {
-	int rc;
+	int rc = become_sandbox_uid(e);
 
-	if (syscall(SYS_setresgid, SANDBOX_UID, SANDBOX_UID, SANDBOX_UID) !=
-		0 ||
-	    syscall(SYS_setresuid, SANDBOX_UID, SANDBOX_UID, SANDBOX_UID) != 0)
-		return err_sys(e, errno, "cannot change the user");
+	if (rc < 0)
+		return rc;
 	if (unshare(CLONE_NEWUSER) != 0)
 		return err_sys(e, errno, "cannot make a user namespace");
 	if ((rc = deny_setgroups(e)) < 0 ||
@@ -178,8 +194,14 @@ static int setup_limits(const struct child *c, struct err *e)
 
 static int setup_files(const struct child *c, struct err *e)
 {
-	int rc = files_write(c->files, c->file_count, e);
+	int rc = 0;
 
+	if (chdir(FILES_DIR) != 0)
+		return err_sys(e, errno, "cannot enter " FILES_DIR);
+	if (c->there != NULL)
+		rc = files_remove(c->there, e);
+	if (rc == 0)
+		rc = files_write(c->files, c->file_count, NULL, e);
 	if (rc < 0)
 		return rc;
 	if (chdir(c->cwd) != 0)
@@ -187,12 +209,8 @@ static int setup_files(const struct child *c, struct err *e)
 	return 0;
 }
 
-/*
- * Should: start with no signal blocked or pending; init changes no
- * disposition, so they are the default ones. To change the user has made
- * init's memory, which is still shared, undumpable, and so SANDBOX_UID the
- * owner of /proc/1: set that right before anything of the program runs.
- */
+/* Should: start with no signal blocked or pending; init changes no
+ * disposition, so they are the default ones. */
 static int setup_signals(struct err *e)
 {
 	sigset_t none;
@@ -200,6 +218,14 @@ static int setup_signals(struct err *e)
 	(void)sigemptyset(&none);
 	if (sigprocmask(SIG_SETMASK, &none, NULL) != 0)
 		return err_sys(e, errno, "sigprocmask");
+	return 0;
+}
+
+/* To change the user has made init's memory, which is still shared, undumpable,
+ * and so SANDBOX_UID the owner of /proc/1. Should: set that right before
+ * anything of the program runs. */
+static int restore_dumpable(struct err *e)
+{
 	if (prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) != 0)
 		return err_sys(e, errno, "PR_SET_DUMPABLE");
 	return 0;
@@ -209,11 +235,11 @@ static int become_program(const struct child *c, struct err *e)
 {
 	int rc;
 
-	if ((rc = setup_descriptors(c->fds, e)) < 0 ||
-	    (rc = setup_session(e)) < 0 || (rc = setup_user(e)) < 0 ||
-	    (rc = setup_root(e)) < 0 || (rc = setup_privileges(e)) < 0 ||
-	    (rc = setup_limits(c, e)) < 0 || (rc = setup_files(c, e)) < 0 ||
-	    (rc = setup_signals(e)) < 0)
+	if ((rc = setup_descriptors(c, e)) < 0 || (rc = setup_session(e)) < 0 ||
+	    (rc = setup_user(e)) < 0 || (rc = setup_root(e)) < 0 ||
+	    (rc = setup_privileges(e)) < 0 || (rc = setup_limits(c, e)) < 0 ||
+	    (rc = setup_files(c, e)) < 0 || (rc = setup_signals(e)) < 0 ||
+	    (rc = restore_dumpable(e)) < 0)
 		return rc;
 	return 0;
 }
@@ -283,4 +309,55 @@ int child_start(const struct child *c, pid_t *ret_pid, struct err *e)
 	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
 		;
 	return s.rc < 0 ? s.rc : s.exec_errno;
+}
+
+static int limit_claimed(const struct child *c, pid_t pid, struct err *e)
+{
+	const struct rlimit pids = {c->pids, c->pids};
+	const struct rlimit bytes = {c->file_bytes, c->file_bytes};
+
+	if (prlimit(pid, RLIMIT_NPROC, &pids, NULL) != 0 ||
+	    (c->file_bytes > 0 &&
+		prlimit(pid, RLIMIT_FSIZE, &bytes, NULL) != 0))
+		return err_sys(e, errno, "cannot limit process %d", pid);
+	return 0;
+}
+
+static int claim(const struct child *c, pid_t pid, struct err *e)
+{
+	int rc = become_sandbox_uid(e);
+
+	if (rc < 0)
+		return rc;
+	if (chdir(PROGRAM_ROOT FILES_DIR) != 0)
+		return err_sys(e, errno, "cannot enter " FILES_DIR);
+	if ((rc = files_write(c->files, c->file_count, c->there, e)) < 0 ||
+	    (rc = limit_claimed(c, pid, e)) < 0)
+		return rc;
+	return restore_dumpable(e);
+}
+
+static int claim_main(void *arg)
+{
+	struct start *s = arg;
+
+	s->rc = claim(s->c, s->claimed, s->e);
+	_exit(0);
+}
+
+/* In a process of its own, since init must not become the program's user. */
+int child_claim(const struct child *c, pid_t pid, struct err *e)
+{
+	_Alignas(16) uint8_t stack[STACK_SIZE];
+	struct start s = {.c = c, .claimed = pid, .e = e, .rc = -ECHILD};
+	pid_t helper;
+
+	(void)err_set(e, ERR_INTERNAL, ECHILD, "the claim was cut short");
+	helper = clone(claim_main, stack + sizeof(stack),
+	    CLONE_VM | CLONE_VFORK | SIGCHLD, &s);
+	if (helper < 0)
+		return err_sys(e, errno, "cannot start a process");
+	while (waitpid(helper, NULL, 0) < 0 && errno == EINTR)
+		;
+	return s.rc;
 }

@@ -11,6 +11,10 @@
 
 #define PROGRAM_ID 65534 /* uid and gid as the program sees them */
 
+/* Where an interpreter that waits finds init. Beyond what a program that was
+ * just started may have open, and within the soft limit of descriptors. */
+#define WARM_FD 1023
+
 /* A program to start; everything is borrowed. */
 struct child {
 	char *const *argv; /* NULL-terminated, at least one */
@@ -18,7 +22,11 @@ struct child {
 	const char *cwd;
 	const struct job_file *files; /* to be written before it starts */
 	size_t file_count;
+	/* A file that an earlier child left, or NULL: child_start() removes
+	 * it, child_claim() fills it. */
+	const struct blob *there;
 	int fds[3]; /* its standard descriptors, none of them below 3 */
+	int warm_fd; /* to be its WARM_FD; 0 = none */
 	uint32_t pids;
 	uint64_t file_bytes; /* RLIMIT_FSIZE; 0 = none */
 };
@@ -30,5 +38,12 @@ struct child {
  * is ours.
  */
 int child_start(const struct child *c, pid_t *ret_pid, struct err *e);
+
+/*
+ * Makes a program that was started by child_start() and waits what it would be
+ * with these files and limits, neither of which may be higher than what it
+ * has.
+ */
+int child_claim(const struct child *c, pid_t pid, struct err *e);
 
 #endif

@@ -49,23 +49,26 @@ static ssize_t receive(struct control *c, struct err *e)
 	ssize_t n;
 
 	if (room == NULL)
-		return err_sys(e, ENOMEM, "cannot receive the job");
+		return err_sys(e, ENOMEM, "cannot read the control pipe");
 	do
 		n = read(CONTROL_IN, room, CHUNK);
 	while (n < 0 && errno == EINTR);
 	if (n < 0)
-		return err_sys(e, errno, "cannot receive the job");
+		return err_sys(e, errno, "cannot read the control pipe");
 	c->in.len += (size_t)n;
 	return n;
 }
 
-int control_receive_job(struct control *c, struct guest_job *ret, struct err *e)
+int control_receive(struct control *c, enum proto_type *ret_type,
+    struct blob *ret_payload, struct err *e)
 {
 	const uint8_t *payload;
 	enum proto_type type;
 	size_t len;
 	ssize_t taken;
 
+	buf_consume(&c->in, c->taken);
+	c->taken = 0;
 	/* proto_next() refuses a length beyond LIMIT_FRAME at once: c->in
 	 * cannot grow further than that and a chunk. */
 	while ((taken = proto_next(
@@ -79,10 +82,18 @@ int control_receive_job(struct control *c, struct guest_job *ret, struct err *e)
 			    c->in.len == 0 ? EPIPE : EPROTO,
 			    "the control pipe ended before the job");
 	}
-	if (taken < 0 || type != PROTO_GUEST_JOB || (size_t)taken != c->in.len)
+	if (taken < 0)
 		return err_set(e, ERR_INTERNAL, EPROTO,
-		    "what came first is not one job and nothing else");
-	return guest_job_decode(payload, len, ret, e);
+		    "what came is not one job and nothing else");
+	c->taken = (size_t)taken;
+	*ret_type = type;
+	*ret_payload = (struct blob){payload, len};
+	return 0;
+}
+
+bool control_pending(const struct control *c)
+{
+	return c->in.len > c->taken;
 }
 
 int control_check(struct err *e)

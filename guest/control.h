@@ -2,6 +2,8 @@
 #ifndef ISOBOX_GUEST_CONTROL_H
 #define ISOBOX_GUEST_CONTROL_H
 
+#include <stdbool.h>
+
 #include "lib/buf.h"
 #include "lib/err.h"
 #include "lib/job.h"
@@ -17,7 +19,8 @@
 #define CONTROL_OUT 1
 
 struct control {
-	struct buf in; /* holds the job that was received */
+	struct buf in; /* holds the frame that was received */
+	size_t taken; /* its bytes */
 	struct buf out; /* one frame, its memory used again */
 };
 
@@ -28,11 +31,15 @@ int control_send(struct control *c, enum proto_type type, const void *payload,
 int control_flush(struct control *c, struct err *e);
 
 /*
- * Waits for PROTO_GUEST_JOB, the only frame that there is in this direction.
- * *ret points into c->in. -EPIPE when the pipe ended before a frame began.
+ * Waits for PROTO_GUEST_WARM or PROTO_GUEST_JOB, the only frames that there are
+ * in this direction. The payload points into c->in, until the next call. -EPIPE
+ * when the pipe ended before a frame began.
  */
-int control_receive_job(
-    struct control *c, struct guest_job *ret, struct err *e);
+int control_receive(struct control *c, enum proto_type *ret_type,
+    struct blob *ret_payload, struct err *e);
+
+/* Whether bytes are here already that no control_receive() has returned. */
+bool control_pending(const struct control *c);
 
 /*
  * To be called when CONTROL_IN is readable during a run: -EPIPE when the

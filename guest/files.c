@@ -7,13 +7,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "guest/strings.h"
 #include "lib/cleanup.h"
 #include "lib/limits.h"
 
-/* Makes every folder of path that ends at a slash in rest, a part of path. */
-static int make_folders(const char *path, char *rest, struct err *e)
+/* Makes every folder that is part of path. */
+static int make_folders(char *path, struct err *e)
 {
-	for (char *slash = strchr(rest, '/'); slash != NULL;
+	for (char *slash = strchr(path, '/'); slash != NULL;
 	     slash = strchr(slash + 1, '/')) {
 		int rc;
 
@@ -27,10 +28,9 @@ static int make_folders(const char *path, char *rest, struct err *e)
 }
 
 static int write_content(
-    const char *path, const struct blob *content, struct err *e)
+    const char *path, int flags, const struct blob *content, struct err *e)
 {
-	cleanup_fd int fd =
-	    open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+	cleanup_fd int fd = open(path, O_WRONLY | O_CLOEXEC | flags, 0644);
 	size_t done = 0;
 
 	if (fd < 0)
@@ -48,28 +48,55 @@ static int write_content(
 	return 0;
 }
 
-static int write_file(const struct job_file *f, struct err *e)
+static int copy_name(
+    const struct blob *name, char ret[LIMIT_NAME + 1], struct err *e)
 {
-	char path[sizeof(FILES_DIR "/") + LIMIT_NAME];
-	const size_t dir_len = strlen(FILES_DIR "/");
-	int rc;
-
-	if (f->name.len > LIMIT_NAME)
+	if (name->len == 0 || name->len > LIMIT_NAME)
 		return err_set(e, ERR_INTERNAL, ENAMETOOLONG, "name too long");
-	memcpy(path, FILES_DIR "/", dir_len);
-	memcpy(path + dir_len, f->name.data, f->name.len);
-	path[dir_len + f->name.len] = '\0';
-	rc = make_folders(path, path + dir_len, e);
-	return rc < 0 ? rc : write_content(path, &f->content, e);
+	memcpy(ret, name->data, name->len);
+	ret[name->len] = '\0';
+	return 0;
 }
 
-int files_write(const struct job_file *files, size_t count, struct err *e)
+static int write_file(const struct job_file *f, bool there, struct err *e)
+{
+	char path[LIMIT_NAME + 1];
+	int rc = copy_name(&f->name, path, e);
+
+	if (rc == 0 && !there)
+		rc = make_folders(path, e);
+	return rc < 0 ? rc
+		      : write_content(path, there ? O_TRUNC : O_CREAT | O_EXCL,
+			    &f->content, e);
+}
+
+int files_write(const struct job_file *files, size_t count,
+    const struct blob *there, struct err *e)
 {
 	for (size_t i = 0; i < count; i++) {
-		int rc = write_file(&files[i], e);
+		int rc = write_file(&files[i],
+		    there != NULL && blob_equal(&files[i].name, there), e);
 
 		if (rc < 0)
 			return err_wrap(e, "files[%zu]", i);
+	}
+	return 0;
+}
+
+int files_remove(const struct blob *name, struct err *e)
+{
+	char path[LIMIT_NAME + 1];
+	int rc = copy_name(name, path, e);
+	char *slash;
+
+	if (rc < 0)
+		return rc;
+	if (unlink(path) != 0 && errno != ENOENT)
+		return err_sys(e, errno, "cannot remove %s", path);
+	while ((slash = strrchr(path, '/')) != NULL) {
+		*slash = '\0';
+		if (rmdir(path) != 0 && errno != ENOENT)
+			return err_sys(e, errno, "cannot remove %s", path);
 	}
 	return 0;
 }

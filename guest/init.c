@@ -4,8 +4,10 @@
  * supervisor.
  *
  * Theory of operation. serve() is the whole life: boot (boot.c) prepares the
- * sandbox and gives up privileges; READY is sent; one JOB arrives (control.c);
- * its compile step, if there is one, and its run step are started (child.c,
+ * sandbox and gives up privileges; READY is sent; a WARM may come, which has an
+ * interpreter wait for the job (warm.c); one JOB arrives (control.c). If it is
+ * what somebody waits for, that one becomes the program. Otherwise its compile
+ * step, if there is one, and its run step are started (child.c,
  * files.c) and looked after (pump.c); EXIT is sent, and init ends, which ends
  * the sandbox. Whatever init cannot do becomes one FAIL frame. Deadlines, caps
  * on memory and the end of processes left over are the supervisor's, from
@@ -27,6 +29,8 @@
 #include "guest/control.h"
 #include "guest/files.h"
 #include "guest/pump.h"
+#include "guest/strings.h"
+#include "guest/warm.h"
 
 /* As a shell has them. */
 #define EXIT_CANNOT_RUN 126
@@ -38,33 +42,11 @@ struct init {
 	struct guest_job job;
 	struct program_pipes pipes;
 	struct pump pump;
+	struct warm warm;
 	char **env;
 	char *cwd;
 	struct guest_exit exit;
 };
-
-static void strings_free(char **s)
-{
-	for (char **p = s; p != NULL && *p != NULL; p++)
-		free(*p);
-	free(s);
-}
-
-/* The NULL-terminated strings that execve(2) wants; NULL when memory is out.
- * guest_job_decode() has seen to it that there is no NUL in them. */
-static char **strings_new(const struct blob *b, size_t n)
-{
-	char **s = calloc(n + 1, sizeof(*s));
-
-	for (size_t i = 0; s != NULL && i < n; i++) {
-		s[i] = strndup((const char *)b[i].data, b[i].len);
-		if (s[i] == NULL) {
-			strings_free(s);
-			return NULL;
-		}
-	}
-	return s;
-}
 
 /* The program's ends, which init has to let go of: else nobody could tell that
  * the program has closed its input. */
@@ -91,7 +73,9 @@ static int report_not_run(
 	    &i->control, PROTO_GUEST_STDERR, text, (size_t)n, e);
 }
 
-static int wait_for_program(struct init *i, pid_t pid, struct err *e)
+/* before_us: the CPU time of the process until it became the program. */
+static int wait_for_program(
+    struct init *i, pid_t pid, uint64_t before_us, struct err *e)
 {
 	uint64_t cpu_us;
 	int status, rc;
@@ -99,7 +83,7 @@ static int wait_for_program(struct init *i, pid_t pid, struct err *e)
 	if ((rc = pump_until_exit(&i->pump, pid, &status, &cpu_us, e)) < 0 ||
 	    (rc = pump_drain(&i->pump, e)) < 0)
 		return rc;
-	i->exit.cpu_us += cpu_us;
+	i->exit.cpu_us += cpu_us > before_us ? cpu_us - before_us : 0;
 	if (WIFSIGNALED(status)) {
 		i->exit.signal = (uint32_t)WTERMSIG(status);
 		i->exit.exit_code = EXIT_SIGNAL + i->exit.signal;
@@ -120,6 +104,18 @@ static struct child describe_child(const struct init *i)
 	};
 }
 
+/* The last program of the sandbox goes. */
+static int let_go(struct init *i, struct err *e)
+{
+	close_program_ends(&i->pipes);
+	return boot_drop_privileges(e);
+}
+
+static int send_started(struct init *i, struct err *e)
+{
+	return control_send(&i->control, PROTO_GUEST_STARTED, NULL, 0, e);
+}
+
 /* The first step of a job writes its files and is what STARTED tells about. */
 static int run_step(
     struct init *i, struct child *c, bool first, bool last, struct err *e)
@@ -127,25 +123,20 @@ static int run_step(
 	pid_t pid;
 	int why, rc;
 
-	if (first) {
+	if (first && !i->warm.files_there) {
 		c->files = i->job.files;
 		c->file_count = i->job.file_count;
+		if (i->warm.entry_there)
+			c->there = &i->warm.what.entry;
 	}
 	why = child_start(c, &pid, e);
 	if (why < 0)
 		return why;
-	if (last) {
-		close_program_ends(&i->pipes);
-		rc = boot_drop_privileges(e);
-		if (rc < 0)
-			return rc;
-	}
-	rc = first ? control_send(&i->control, PROTO_GUEST_STARTED, NULL, 0, e)
-		   : 0;
-	if (rc < 0)
+	if ((last && (rc = let_go(i, e)) < 0) ||
+	    (first && (rc = send_started(i, e)) < 0))
 		return rc;
 	return why > 0 ? report_not_run(i, c->argv[0], why, e)
-		       : wait_for_program(i, pid, e);
+		       : wait_for_program(i, pid, 0, e);
 }
 
 /* A compiler reads nothing, and all that it says is stderr: stdout is the
@@ -169,7 +160,9 @@ static int run_compile(struct init *i, struct err *e)
 	if (rc < 0)
 		return rc;
 	i->exit.compile_failed = i->exit.exit_code != 0;
-	return i->exit.compile_failed ? 0 : pump_end_leftovers(&i->pump, e);
+	return i->exit.compile_failed
+		   ? 0
+		   : pump_end_leftovers(i->pump.signal_fd, e);
 }
 
 static int run_program(struct init *i, struct err *e)
@@ -189,10 +182,25 @@ static int run_program(struct init *i, struct err *e)
 	return rc;
 }
 
+static int run_claimed(
+    struct init *i, const struct warm_claimed *claimed, struct err *e)
+{
+	int rc;
+
+	if ((rc = let_go(i, e)) < 0 || (rc = send_started(i, e)) < 0)
+		return rc;
+	return wait_for_program(i, claimed->pid, claimed->cpu_us, e);
+}
+
 static int run_job(struct init *i, struct err *e)
 {
-	int rc = 0;
+	struct warm_claimed claimed;
+	int rc = warm_claim(&i->warm, &i->job, &claimed, e);
 
+	if (rc < 0)
+		return rc;
+	if (claimed.pid > 0)
+		return run_claimed(i, &claimed, e);
 	i->env = strings_new(i->job.env, i->job.env_count);
 	i->cwd = strndup((const char *)i->job.cwd.data, i->job.cwd.len);
 	if (i->env == NULL || i->cwd == NULL)
@@ -213,14 +221,35 @@ static int send_exit(struct init *i, struct err *e)
 	return control_flush(&i->control, e);
 }
 
+/* Waits for the job; what comes before it is done. */
+static int receive_job(struct init *i, struct err *e)
+{
+	enum proto_type type;
+	struct blob payload;
+	int rc = control_receive(&i->control, &type, &payload, e);
+
+	if (rc == 0 && type == PROTO_GUEST_WARM) {
+		if ((rc = warm_start(&i->warm, &payload, e)) < 0)
+			return rc;
+		rc = control_receive(&i->control, &type, &payload, e);
+	}
+	if (rc < 0)
+		return rc;
+	if (type != PROTO_GUEST_JOB || control_pending(&i->control))
+		return err_set(e, ERR_INTERNAL, EPROTO,
+		    "what came is not one job and nothing else");
+	return guest_job_decode(payload.data, payload.len, &i->job, e);
+}
+
 static int serve(struct init *i, struct err *e)
 {
 	int signal_fd, rc;
 
 	if ((rc = boot(&i->pipes, &signal_fd, e)) < 0 ||
-	    (rc = control_send(&i->control, PROTO_GUEST_READY, NULL, 0, e)) <
-		0 ||
-	    (rc = control_receive_job(&i->control, &i->job, e)) < 0)
+	    (rc = control_send(&i->control, PROTO_GUEST_READY, NULL, 0, e)) < 0)
+		return rc;
+	warm_init(&i->warm, &i->control, &i->pipes, signal_fd);
+	if ((rc = receive_job(i, e)) < 0)
 		return rc;
 	pump_init(&i->pump, &i->control, signal_fd, &i->pipes, &i->job);
 	if ((rc = run_job(i, e)) < 0)
@@ -230,7 +259,7 @@ static int serve(struct init *i, struct err *e)
 
 int main(void)
 {
-	struct init i = {0};
+	struct init i = {.warm = {.fd = -1}};
 	struct err e;
 	int rc = serve(&i, &e);
 
@@ -240,6 +269,7 @@ int main(void)
 	strings_free(i.env);
 	free(i.cwd);
 	guest_job_done(&i.job);
+	warm_done(&i.warm);
 	control_done(&i.control);
 	return rc < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
 }

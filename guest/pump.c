@@ -191,17 +191,17 @@ int pump_drain(struct pump *p, struct err *e)
 	return 0;
 }
 
-int pump_end_leftovers(const struct pump *p, struct err *e)
+int pump_end_leftovers(int signal_fd, struct err *e)
 {
-	struct pollfd f = {p->signal_fd, POLLIN, 0};
+	struct pollfd f = {signal_fd, POLLIN, 0};
 	struct ended nobody = {0};
 
 	for (int i = 0; i < LEFTOVERS_TRIES; i++) {
-		reap(p->signal_fd, &nobody);
+		reap(signal_fd, &nobody);
 		if (kill(-1, SIGKILL) != 0 && errno == ESRCH)
 			return 0;
 		(void)poll(&f, 1, LEFTOVERS_WAIT_MS);
 	}
 	return err_set(e, ERR_INTERNAL, ETIMEDOUT,
-	    "what the compile step left running cannot be killed");
+	    "what is still running cannot be killed");
 }

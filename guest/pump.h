@@ -42,6 +42,6 @@ int pump_until_exit(struct pump *p, pid_t pid, int *ret_status,
 int pump_drain(struct pump *p, struct err *e);
 
 /* Kills and reaps every process but init. */
-int pump_end_leftovers(const struct pump *p, struct err *e);
+int pump_end_leftovers(int signal_fd, struct err *e);
 
 #endif

@@ -84,7 +84,7 @@ void guest_job_done(struct guest_job *j);
  * limits is started as if nobody had waited.
  */
 struct guest_warm {
-	struct blob entry; /* a file's name; there, but empty, meanwhile */
+	struct blob entry; /* a file's name; holds a line feed meanwhile */
 	struct blob cwd; /* as in struct guest_job, likewise below */
 	struct blob *run; /* the entry in place, without a request's args */
 	size_t run_count;

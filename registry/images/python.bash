@@ -8,6 +8,8 @@
 python_exclude=(/usr/bin/py3compile '/usr/lib/python3*/EXTERNALLY-MANAGED')
 
 finish_python() {
+	install -m 644 "$recipes/python.pth" \
+		"$root/usr/lib/python3/dist-packages/isobox.pth"
 	# Debian's hook for crash reports, looked for at each start.
 	rm -f -- "$root"/usr/lib/python3*/sitecustomize.py
 	# Of other Pythons that Debian is about to take or leave.

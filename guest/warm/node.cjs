@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * What Node does to wait for a program: a function's body, called by the hook in
+ * the image (registry/images/node/warm.cjs) with require and receive.  See
+ * guest/warm.c for what is said.  The program has process.argv as if it had been
+ * started with its arguments.
+ */
+'use strict';
+const { closeSync, writeSync } = require('node:fs');
+const { isBuiltin } = require('node:module');
+const CONTROL = 1023;
+
+function words() {
+	return receive().split('\0').slice(0, -1);
+}
+
+for (const name of words()) {
+	/* Only what Node has inside is loaded without a trace. */
+	if (isBuiltin(name))
+		require(name);
+	else
+		writeSync(CONTROL, `missing ${name}\n`);
+}
+writeSync(CONTROL, 'ready\n');
+const [count, ...rest] = words();
+process.argv.push(...rest.slice(0, Number(count)));
+writeSync(CONTROL, 'go\n');
+closeSync(CONTROL);
