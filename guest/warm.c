@@ -10,7 +10,8 @@
  *	init		a message: the modules to load ahead
  *	code		"missing NAME", any number of times, then "ready"
  *	init		a message: the request's arguments, the files' names
- *	code		"go"; it closes WARM_FD, and the interpreter goes on
+ *	code		"go"; it closes WARM_FD, and the interpreter goes on.
+ *			Or "no": it could not be as if started for them
  *
  * A message is its length in decimal, a line feed, and that many bytes; strings
  * in it end with NUL.

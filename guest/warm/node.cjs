@@ -23,6 +23,16 @@ for (const name of words()) {
 }
 writeSync(CONTROL, 'ready\n');
 const [count, ...rest] = words();
-process.argv.push(...rest.slice(0, Number(count)));
+const args = rest.slice(0, Number(count));
+const files = rest.slice(args.length);
+/*
+ * To load the hook Node has looked for a package.json here, and remembers that
+ * there was none.  Then this is not the process for such a program.
+ */
+if (files.includes('package.json')) {
+	writeSync(CONTROL, 'no\n');
+	process.exit(1);
+}
+process.argv.push(...args);
 writeSync(CONTROL, 'go\n');
 closeSync(CONTROL);

@@ -9,7 +9,12 @@
 # line "#!" was to be found by that look, and an empty file has another way: then
 # Ruby starts anew in this process.
 receive = -> { control.read(Integer(control.gets)).split("\0", -1)[0...-1] }
-entry, *others = ObjectSpace.each_object(File).reject(&:closed?)
+open_files = ObjectSpace.each_object(File).select do |file|
+  !file.closed?
+rescue IOError
+  false # was never opened
+end
+entry, *others = open_files
 
 # Nothing can be loaded ahead without a trace in $LOADED_FEATURES.
 receive.call.each { |name| control.syswrite("missing #{name}\n") }
@@ -29,3 +34,4 @@ if start.nil? || start == "#!"
 end
 entry.rewind
 ARGV.concat(args)
+$. = 0 # control.gets counts there

@@ -11,6 +11,7 @@ directory below /tmp; all processes are in a PID namespace that dies with us.
 
 import collections
 import fcntl
+import itertools
 import json
 import os
 import pwd
@@ -52,12 +53,20 @@ def owned(path, mode=0o755):
 
 
 class Base:
-    """What all sandboxes of a test program share: a root file system that holds
-    the hostile programs and nothing else, and a copy of init."""
+    """What all sandboxes of a test program share: a copy of init, and a root
+    file system: that of an image, or one that holds the hostile programs and
+    nothing else."""
 
-    def __init__(self):
+    def __init__(self, image=None):
         self.path = tempfile.mkdtemp(prefix="isobox-guest-")
         os.chmod(self.path, 0o755)
+        self.init = os.path.join(self.path, "isobox-init")
+        shutil.copy(os.path.join(BUILD, "isobox-init"), self.init)
+        os.chmod(self.init, 0o755)
+        self.count = itertools.count()
+        self.root = image or self.hostile_root()
+
+    def hostile_root(self):
         self.root = os.path.join(self.path, "root")
         for name in DIRS:
             os.makedirs(os.path.join(self.root, name), 0o755)
@@ -72,14 +81,11 @@ class Base:
         open(self.root + INIT, "w").close()
         # A file system that the service's user owns, as images are.
         subprocess.run(["chown", "-R", USER + ":", self.root], check=True)
-        self.init = os.path.join(self.path, "isobox-init")
-        shutil.copy(os.path.join(BUILD, "isobox-init"), self.init)
-        os.chmod(self.init, 0o755)
-        self.count = 0
+        return self.root
 
     def directory(self):
-        self.count += 1
-        return owned(os.path.join(self.path, "box-%d" % self.count), 0o700)
+        return owned(os.path.join(self.path, "box-%d" % next(self.count)),
+                     0o700)
 
     def remove(self):
         shutil.rmtree(self.path)
@@ -102,15 +108,15 @@ def tmpfs(where, *options):
             "options": ["mode=1777", "nosuid", "nodev", *options]}
 
 
-def config(workspace=None, scratch_exec=False, caps=CAPS):
-    """The OCI bundle as the runner makes it (runner/bundle.c)."""
+def config(of, workspace=None, scratch_exec=False, caps=CAPS):
+    """The OCI bundle as the runner makes it (runner/bundle.c), of a Base."""
     noexec = [] if scratch_exec else ["noexec"]
     mounts = [
         {"destination": "/proc", "type": "proc", "source": "proc",
          "options": ["nosuid", "nodev", "noexec"]},
         tmpfs("/tmp", *noexec), tmpfs("/box", *noexec),
         tmpfs("/dev/shm", "noexec"),
-        {"destination": INIT, "type": "bind", "source": base.init,
+        {"destination": INIT, "type": "bind", "source": of.init,
          "options": ["bind", "ro"]}]
     if workspace is not None:
         mounts.append({"destination": "/workspace", "type": "bind",
@@ -122,7 +128,7 @@ def config(workspace=None, scratch_exec=False, caps=CAPS):
             "env": ["PATH=/usr/bin:/bin"], "cwd": "/", "noNewPrivileges": True,
             "capabilities": {k: caps for k in
                              ("bounding", "effective", "permitted")}},
-        "root": {"path": base.root, "readonly": True},
+        "root": {"path": of.root, "readonly": True},
         "hostname": "isobox", "mounts": mounts,
         "linux": {"namespaces": [{"type": t} for t in (
             "pid", "mount", "ipc", "uts", "network")]}}
@@ -131,10 +137,11 @@ def config(workspace=None, scratch_exec=False, caps=CAPS):
 class Sandbox:
     """One sandbox, booted; ready() has been seen unless ready is False."""
 
-    def __init__(self, ready=True, log_mode=0o600, **settings):
-        self.dir = base.directory()
+    def __init__(self, ready=True, log_mode=0o600, of=None, **settings):
+        of = of or base
+        self.dir = of.directory()
         with open(os.path.join(self.dir, "config.json"), "w") as f:
-            json.dump(config(**settings), f)
+            json.dump(config(of, **settings), f)
         os.chmod(f.name, 0o644)
         self.pending = b""
         self.seen = []
@@ -212,6 +219,14 @@ class Sandbox:
         if found[1] != kind:
             raise AssertionError("frame %r instead of type %d" % (found, kind))
         return found
+
+    def warm(self, run, entry, preload=(), timeout=90.0, **kw):
+        """Has an interpreter wait; what GUEST_WARMED says."""
+        kw.setdefault("env", ENV)
+        self.send(isoproto.frame(isoproto.GUEST_WARM, isoproto.guest_warm(
+            run, entry, preload=preload, **kw)))
+        return isoproto.guest_warmed(
+            self.expect(isoproto.GUEST_WARMED, timeout)[2])
 
     def job(self, *args, **kw):
         kw.setdefault("env", ENV)
