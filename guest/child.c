@@ -25,7 +25,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "guest/boot.h"
 #include "guest/files.h"
 #include "lib/cleanup.h"
 
@@ -309,6 +308,18 @@ int child_start(const struct child *c, pid_t *ret_pid, struct err *e)
 	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
 		;
 	return s.rc < 0 ? s.rc : s.exec_errno;
+}
+
+int child_compiler_fds(
+    const struct program_pipes *pipes, int ret_fds[3], struct err *e)
+{
+	int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+
+	if (null < 0)
+		return err_sys(e, errno, "/dev/null");
+	ret_fds[0] = null;
+	ret_fds[1] = ret_fds[2] = pipes->err[PIPE_WRITE];
+	return null;
 }
 
 static int limit_claimed(const struct child *c, pid_t pid, struct err *e)

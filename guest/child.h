@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "guest/boot.h"
 #include "lib/err.h"
 #include "lib/job.h"
 
@@ -38,6 +39,14 @@ struct child {
  * is ours.
  */
 int child_start(const struct child *c, pid_t *ret_pid, struct err *e);
+
+/*
+ * The standard descriptors of a compiler, which reads nothing, and all that it
+ * says is stderr: stdout is the program's alone. Returns the one of them that is
+ * the caller's to close.
+ */
+int child_compiler_fds(
+    const struct program_pipes *pipes, int ret_fds[3], struct err *e);
 
 /*
  * Makes a program that was started by child_start() and waits what it would be

@@ -31,6 +31,7 @@
 #include "guest/pump.h"
 #include "guest/strings.h"
 #include "guest/warm.h"
+#include "lib/cleanup.h"
 
 /* As a shell has them. */
 #define EXIT_CANNOT_RUN 126
@@ -139,24 +140,38 @@ static int run_step(
 		       : wait_for_program(i, pid, 0, e);
 }
 
-/* A compiler reads nothing, and all that it says is stderr: stdout is the
- * program's alone. */
-static int run_compile(struct init *i, struct err *e)
+/* The first step is a process that waited for it. */
+static int run_claimed(struct init *i, const struct warm_claimed *claimed,
+    bool last, struct err *e)
 {
-	char **argv = strings_new(i->job.compile, i->job.compile_count);
-	struct child c = describe_child(i);
-	int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	int rc;
 
-	if (argv == NULL || null < 0)
-		return err_sys(e, errno, "cannot start the compile step");
+	if ((last && (rc = let_go(i, e)) < 0) || (rc = send_started(i, e)) < 0)
+		return rc;
+	return wait_for_program(i, claimed->pid, claimed->cpu_us, e);
+}
+
+static int start_compiler(struct init *i, struct err *e)
+{
+	cleanup_strings char **argv =
+	    strings_new(i->job.compile, i->job.compile_count);
+	struct child c = describe_child(i);
+	cleanup_fd int null = child_compiler_fds(&i->pipes, c.fds, e);
+
+	if (null < 0)
+		return null;
+	if (argv == NULL)
+		return err_sys(e, ENOMEM, "cannot start the compile step");
 	c.argv = argv;
-	c.cwd = FILES_DIR; /* the sources' own, wherever the program works */
-	c.fds[0] = null;
-	c.fds[1] = c.fds[2] = i->pipes.err[PIPE_WRITE];
-	rc = run_step(i, &c, true, false, e);
-	strings_free(argv);
-	(void)close(null);
+	return run_step(i, &c, true, false, e);
+}
+
+static int run_compile(
+    struct init *i, const struct warm_claimed *claimed, struct err *e)
+{
+	int rc = claimed->pid > 0 ? run_claimed(i, claimed, false, e)
+				  : start_compiler(i, e);
+
 	if (rc < 0)
 		return rc;
 	i->exit.compile_failed = i->exit.exit_code != 0;
@@ -167,9 +182,8 @@ static int run_compile(struct init *i, struct err *e)
 
 static int run_program(struct init *i, struct err *e)
 {
-	char **argv = strings_new(i->job.run, i->job.run_count);
+	cleanup_strings char **argv = strings_new(i->job.run, i->job.run_count);
 	struct child c = describe_child(i);
-	int rc;
 
 	if (argv == NULL)
 		return err_sys(e, ENOMEM, "cannot start the program");
@@ -177,19 +191,7 @@ static int run_program(struct init *i, struct err *e)
 	c.fds[0] = i->pipes.in[PIPE_READ];
 	c.fds[1] = i->pipes.out[PIPE_WRITE];
 	c.fds[2] = i->pipes.err[PIPE_WRITE];
-	rc = run_step(i, &c, i->job.compile_count == 0, true, e);
-	strings_free(argv);
-	return rc;
-}
-
-static int run_claimed(
-    struct init *i, const struct warm_claimed *claimed, struct err *e)
-{
-	int rc;
-
-	if ((rc = let_go(i, e)) < 0 || (rc = send_started(i, e)) < 0)
-		return rc;
-	return wait_for_program(i, claimed->pid, claimed->cpu_us, e);
+	return run_step(i, &c, i->job.compile_count == 0, true, e);
 }
 
 static int run_job(struct init *i, struct err *e)
@@ -199,14 +201,14 @@ static int run_job(struct init *i, struct err *e)
 
 	if (rc < 0)
 		return rc;
-	if (claimed.pid > 0)
-		return run_claimed(i, &claimed, e);
+	if (claimed.pid > 0 && i->job.compile_count == 0)
+		return run_claimed(i, &claimed, true, e);
 	i->env = strings_new(i->job.env, i->job.env_count);
 	i->cwd = strndup((const char *)i->job.cwd.data, i->job.cwd.len);
 	if (i->env == NULL || i->cwd == NULL)
 		return err_sys(e, ENOMEM, "cannot take the job");
 	if (i->job.compile_count > 0)
-		rc = run_compile(i, e);
+		rc = run_compile(i, &claimed, e);
 	if (rc == 0 && !i->exit.compile_failed)
 		rc = run_program(i, e);
 	return rc;

@@ -171,13 +171,16 @@ static void put_string(struct buf *b, const struct blob *s)
 	buf_putc(b, '\0');
 }
 
-/* The answer to the hook's first line. */
+/* The answer to the first line. A compiler that waits needs no code. */
 static bool say_code(const struct warm *w, const char *language)
 {
 	cleanup_buf struct buf names = {0};
-	struct blob code;
+	struct blob code = {0};
 
-	if (!warm_code(language, &code) || !say_message(w, code.data, code.len))
+	if (w->what.compiles ? strcmp(language, "compiler") != 0
+			     : !warm_code(language, &code))
+		return false;
+	if (!say_message(w, code.data, code.len))
 		return false;
 	for (size_t i = 0; i < w->what.preload_count; i++)
 		put_string(&names, &w->what.preload[i]);
@@ -266,7 +269,7 @@ static int start_child(struct warm *w, int theirs, struct err *e)
 	 * no second one. */
 	const struct job_file entry = {
 	    .name = w->what.entry, .content = {(const uint8_t *)"\n", 1}};
-	const struct child c = {.argv = argv,
+	struct child c = {.argv = argv,
 	    .env = env,
 	    .cwd = cwd,
 	    .files = &entry,
@@ -275,9 +278,15 @@ static int start_child(struct warm *w, int theirs, struct err *e)
 		w->pipes->err[PIPE_WRITE]},
 	    .warm_fd = theirs,
 	    .pids = LIMIT_PIDS_MAX};
+	cleanup_fd int null = -1;
 
 	if (argv == NULL || env == NULL || cwd == NULL)
-		return err_sys(e, ENOMEM, "cannot start the interpreter");
+		return err_sys(e, ENOMEM, "cannot start what waits");
+	if (w->what.compiles) {
+		null = child_compiler_fds(w->pipes, c.fds, e);
+		if (null < 0)
+			return null;
+	}
 	w->entry_there = true;
 	return child_start(&c, &w->pid, e);
 }
@@ -356,14 +365,23 @@ static bool has_file(const struct guest_job *job, const struct blob *name)
 	return false;
 }
 
-/* Whether the job would have started this very interpreter. */
+/* Whether the job's first step is what was started, but for more arguments of a
+ * program. */
+static bool same_step(
+    const struct guest_warm *what, const struct guest_job *job)
+{
+	if (what->compiles)
+		return what->run_count == job->compile_count &&
+		       all_equal(what->run, job->compile, what->run_count);
+	return job->compile_count == 0 && what->run_count <= job->run_count &&
+	       all_equal(what->run, job->run, what->run_count);
+}
+
 static bool is_for(const struct guest_warm *what, const struct guest_job *job)
 {
-	return job->compile_count == 0 && blob_equal(&what->cwd, &job->cwd) &&
+	return same_step(what, job) && blob_equal(&what->cwd, &job->cwd) &&
 	       what->env_count == job->env_count &&
 	       all_equal(what->env, job->env, job->env_count) &&
-	       what->run_count <= job->run_count &&
-	       all_equal(what->run, job->run, what->run_count) &&
 	       has_file(job, &what->entry);
 }
 
@@ -381,7 +399,8 @@ static uint64_t cpu_us(pid_t pid)
 /* The message that ends the waiting. */
 static bool say_job(const struct warm *w, const struct guest_job *job)
 {
-	const size_t first = w->what.run_count;
+	const size_t first =
+	    w->what.compiles ? job->run_count : w->what.run_count;
 	cleanup_buf struct buf m = {0};
 
 	buf_printf(&m, "%zu", job->run_count - first);

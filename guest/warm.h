@@ -12,7 +12,8 @@
 #include "lib/err.h"
 #include "lib/job.h"
 
-/* The interpreter that waits for its job. Control and pipes are borrowed. */
+/* The interpreter, or compiler, that waits for its job. Control and pipes are
+ * borrowed. */
 struct warm {
 	struct control *control;
 	const struct program_pipes *pipes;

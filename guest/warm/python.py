@@ -117,6 +117,10 @@ def settings():
     }
 
 
+def reducer_dict():
+    return getattr(sys.modules.get("copyreg"), "dispatch_table", {})
+
+
 class Effects:
     """What one module's import did, besides making modules."""
 
@@ -128,6 +132,7 @@ class Effects:
         self.environment = {}  # name: value, or None if removed
         self.files = {}
         self.loggers = []
+        self.reducers = {}  # of copyreg
 
 
 class Recorder:
@@ -186,6 +191,8 @@ class Recorder:
         before = list(filters())
         environment = dict(os.environ)
         loggers = set(logger_dict())
+        known = set(sys.modules)
+        reducers = dict(reducer_dict())
         files = self.look()
         try:
             if spec.name == "_ctypes":
@@ -196,6 +203,11 @@ class Recorder:
             self.note_environment(effects, environment)
             effects.loggers = [name for name in logger_dict()
                                if name not in loggers]
+            effects.reducers = {key: value for key, value
+                                in reducer_dict().items()
+                                if reducers.get(key) is not value}
+            # Compiled modules make some that nobody imports.
+            effects.needs |= dict.fromkeys(sys.modules.keys() - known)
             effects.files = {path: content
                              for path, content in self.look().items()
                              if path not in files}
@@ -299,6 +311,9 @@ class Hidden:
             if getattr(holder, "__dict__", {}).get(child) is module:
                 self.bound.add(name)
                 delattr(holder, child)
+        for effects in self.effects.values():
+            for key in effects.reducers:
+                self.modules["copyreg"].dispatch_table.pop(key, None)
         if "logging" in self.modules:
             self.loggers = Loggers(self.modules["logging"])
 
@@ -417,6 +432,9 @@ class Hidden:
             function(*args, **kwargs)
         for name in effects.loggers:
             self.loggers.show(name, True)
+        if effects.reducers:
+            import copyreg
+            copyreg.dispatch_table.update(effects.reducers)
         for name, value in effects.environment.items():
             if value is None:
                 os.environ.pop(name, None)
@@ -513,8 +531,8 @@ class Shower:
 
 def preload(names):
     """Loads them, and hides them; returns what is hidden."""
-    import gc
     seen = dict.fromkeys(sys.modules)
+    import gc
     before = settings()
     environment = dict(os.environ)
     shown = list(filters())

@@ -665,7 +665,8 @@ for m in numpy, pandas, numpy.linalg, requests.api, six:
     "import_time_frames": "import traceback, builtins\n"
                           "real = builtins.__import__\n"
                           "def imp(*a, **k):\n"
-                          "    if a[0] == 'numpy': traceback.print_stack()\n"
+                          "    if a[0] == 'numpy' and not a[1]['__name__']"
+                          ".startswith('numpy'): traceback.print_stack()\n"
                           "    return real(*a, **k)\n"
                           "builtins.__import__ = imp\nimport numpy",
     "reload_numpy_part": "import importlib, numpy.version as v\n"
