@@ -304,42 +304,52 @@ def bare_cpu(bench):
 
 
 def sessions(bench):
-    """A step of a session, and of a kernel."""
-    site = bench.warm
+    """A step of a session beside a one-shot run."""
     part = Part("Steps of a session",
-                "`print(1)` through Caddy, each when all is at rest again.")
+                "`print(1)` through Caddy, step and one-shot run in turns, each "
+                "when all is at rest again.")
     rows = []
-    for kind, extra in (("step", {}), ("kernel", {"type": "kernel"})):
+    for site, kind, what in ((bench.cold, "cold", "filesystem"),
+                             (bench.warm, "warm", "filesystem"),
+                             (bench.warm, "warm", "kernel")):
+        name = "%s, %s" % ("kernel" if what == "kernel" else "step", kind)
         created = site.service.client().post(
-            "/v1/sessions", {"runtime": LANGUAGE, **extra})
-        if created.status == 404:
-            raise Skip("there are no sessions in this version")
-        if created.status == 400 and kind == "kernel":
+            "/v1/sessions", {"runtime": LANGUAGE, "type": what})
+        if created.status == 400 and what == "kernel":
             part.skip("kernel: no runtime has one in this version")
             continue
         if created.status != 201:
             sys.exit("bench: a session: %r" % created)
-        took = session_steps(site, created.json())
-        rows.append(row(kind, took))
-        part.bar("Python, %s of a session" % kind, took, "warm")
+        if kind == "warm" and not site.prime(PRINT, PRINTED):
+            part.skip("warm: " + NO_WARM)
+            continue
+        steps, runs = session_steps(site, created.json())
+        rows += [row(name, steps), row("one-shot, " + kind, runs)]
+        part.bar("Python, session, " + name, steps, kind)
+        part.goal(name + " / one-shot run", statistics.median(steps)
+                  / statistics.median(runs), "<=", 1.1)
     part.table(["ms", "median", "p95", "p99", "lowest"], rows)
     return part
 
 
 def session_steps(site, session):
+    """Milliseconds of steps, and of one-shot runs."""
     target = "/v1/sessions/" + session["id"]
     token = "X-Session-Token: " + session["token"]
     body = {k: v for k, v in PRINT.items() if k != "language"}
-    took = []
+    steps, runs = [], []
     for _ in range(ROUNDS + 2):
         answer, = must(load(
             site.ports["caddy"], target + "/exec", body=body,
             expected=PRINTED, header=token), "a step")
-        took.append(answer.took)
+        steps.append(answer.took)
+        site.quiet()
+        answer, = must(site.execute(), "a run")
+        runs.append(answer.took)
         site.quiet()
     site.service.client().request(
         "DELETE", target, [tuple(token.split(": "))])
-    return took[2:]
+    return steps[2:], runs[2:]
 
 
 def waiting(bench):

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The part of `make bench` about files of a session: 16 MiB up and down beside
+the same front server handing out a static file of that size."""
+
+import os
+import statistics
+import subprocess
+import sys
+
+import targets
+from part import Part, row
+
+ROUNDS = max(5, int(os.environ.get("ROUNDS", "40")) // 4)
+SIZE = 16 << 20
+FRONTS = ("caddy", "nginx", "apache", "lighttpd")
+
+
+def curl(port, target, *more):
+    """Milliseconds of one transfer."""
+    out = subprocess.run(
+        ["curl", "-s", "-o", "/dev/null", "-H", "Expect:", "-w",
+         "%{http_code} %{size_download} %{size_upload} %{time_total}", *more,
+         "http://127.0.0.1:%d%s" % (port, target)],
+        check=True, capture_output=True, text=True).stdout
+    status, down, up, took = out.split()
+    if status != "200" or SIZE not in (int(down), int(up)):
+        sys.exit("bench: %s: %s" % (target, out))
+    return float(took) * 1000
+
+
+def files(bench):
+    """Files of a session beside static ones."""
+    site = bench.cold
+    big = site.service.path("playground", "big")
+    with open(big, "wb") as f:
+        f.write(os.urandom(SIZE))
+    os.chmod(big, 0o644)
+    session = site.service.client().post(
+        "/v1/sessions", {"runtime": targets.LANGUAGE}).json()
+    target = "/v1/sessions/" + session["id"]
+    token = "X-Session-Token: " + session["token"]
+    part = Part("Files of 16 MiB",
+                "By curl, one after the other; beside each front server's own "
+                "static file.")
+    rows = []
+    for name in (n for n in FRONTS if n in site.ports):
+        took = {"static file": [], "download": [], "upload": []}
+        for i in range(ROUNDS + 1):
+            port = site.ports[name]
+            times = (curl(port, "/big"),
+                     curl(port, target + "/fs?path=big", "-H", token,
+                          "-T", big),
+                     curl(port, target + "/fs?path=big", "-H", token))
+            for kind, ms in zip(("static file", "upload", "download"), times):
+                if i:
+                    took[kind].append(ms)
+        rows += [row("%s, %s" % (name, kind), values)
+                 for kind, values in took.items()]
+        static = statistics.median(took["static file"])
+        for kind in ("download", "upload"):
+            part.goal("%s: speed of a %s / of a static file" % (name, kind),
+                      static / statistics.median(took[kind]), ">=", 0.5)
+    part.table(["ms", "median", "p95", "p99", "lowest"], rows)
+    os.unlink(big)
+    site.service.client().request(
+        "DELETE", target, [tuple(token.split(": "))])
+    return part
