@@ -130,8 +130,9 @@ $(B)/isobox-runner: $(RUNNER_OBJ) $(filter-out $(STORE_OBJ),$(LIB_OBJ))
 	$(call say,LD,$@)
 	$(Q)$(CC) -pthread $(HARDEN_LD) $(LDFLAGS) -o $@ $^ $(RUNNER_LIBS)
 
-# What it holds of guest/warm.
+# What it holds of guest/warm and guest/kernel.
 $(B)/static/guest/warm_code.o: $(wildcard guest/warm/*)
+$(B)/static/guest/kernel_code.o: $(wildcard guest/kernel/*)
 
 $(B)/isobox-init: $(GUEST_OBJ)
 	$(call say,LD,$@)

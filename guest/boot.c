@@ -33,6 +33,20 @@ static int setup_pid(struct err *e)
 	return 0;
 }
 
+int boot_check_descriptors(struct err *e)
+{
+	struct stat st;
+
+	for (int fd = 0; fd <= STDERR_FILENO; fd++) {
+		if (fstat(fd, &st) != 0)
+			return err_sys(e, errno, "descriptor %d", fd);
+		if (st.st_uid != INIT_UID || (st.st_mode & 077) != 0)
+			return err_set(e, ERR_INTERNAL, EPERM,
+			    "descriptor %d could be opened by the program", fd);
+	}
+	return 0;
+}
+
 /*
  * Should: be the only one who can open the control pipes and the log. gVisor
  * before 2026 lets every process look into /proc/1/fd and open what is there;
@@ -42,17 +56,11 @@ static int setup_pid(struct err *e)
  */
 static int setup_descriptors(struct err *e)
 {
-	struct stat st;
-
-	for (int fd = 0; fd <= STDERR_FILENO; fd++) {
+	for (int fd = 0; fd <= STDERR_FILENO; fd++)
 		if (fcntl(fd, F_SETFD, FD_CLOEXEC) != 0 ||
-		    fchown(fd, INIT_UID, INIT_UID) != 0 || fstat(fd, &st) != 0)
+		    fchown(fd, INIT_UID, INIT_UID) != 0)
 			return err_sys(e, errno, "descriptor %d", fd);
-		if (st.st_uid != INIT_UID || (st.st_mode & 077) != 0)
-			return err_set(e, ERR_INTERNAL, EPERM,
-			    "descriptor %d could be opened by the program", fd);
-	}
-	return 0;
+	return boot_check_descriptors(e);
 }
 
 /* Should: have nothing to tell. The same gVisors show /proc/1/environ to
@@ -202,4 +210,9 @@ int boot(struct program_pipes *ret_pipes, int *ret_signal_fd, struct err *e)
 int boot_drop_privileges(struct err *e)
 {
 	return set_capabilities(0, e);
+}
+
+int boot_keep_kill(struct err *e)
+{
+	return set_capabilities(1u << CAP_KILL, e);
 }

@@ -42,4 +42,10 @@ int boot(struct program_pipes *ret_pipes, int *ret_signal_fd, struct err *e);
 /* Gives up the rest, once the last program is started. */
 int boot_drop_privileges(struct err *e);
 
+/* The same, but for the right to signal what it has started. */
+int boot_keep_kill(struct err *e);
+
+/* After a restore, whose descriptors are others: as boot() left them? */
+int boot_check_descriptors(struct err *e);
+
 #endif

@@ -2,10 +2,19 @@
 #include "guest/control.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <unistd.h>
 
 #define CHUNK (64u * 1024)
+
+static void wait_until_writable(int fd)
+{
+	struct pollfd f = {fd, POLLOUT, 0};
+
+	(void)poll(&f, 1, -1);
+}
 
 /* SIGPIPE is blocked in init (boot.c), so a broken pipe is an EPIPE. */
 static int write_all(int fd, const uint8_t *data, size_t len)
@@ -18,6 +27,8 @@ static int write_all(int fd, const uint8_t *data, size_t len)
 			len -= (size_t)n;
 		} else if (n == 0) {
 			return -EIO;
+		} else if (errno == EAGAIN) {
+			wait_until_writable(fd);
 		} else if (errno != EINTR) {
 			return -errno;
 		}
@@ -33,6 +44,29 @@ int control_flush(struct control *c, struct err *e)
 		rc = write_all(CONTROL_OUT, c->out.data, c->out.len);
 	buf_clear(&c->out);
 	return rc < 0 ? err_sys(e, -rc, "cannot write a frame") : 0;
+}
+
+int control_unblock(struct err *e)
+{
+	if (fcntl(CONTROL_OUT, F_SETFL, O_NONBLOCK) != 0)
+		return err_sys(e, errno, "O_NONBLOCK");
+	return 0;
+}
+
+int control_push(struct control *c, struct err *e)
+{
+	ssize_t n;
+
+	if (c->out.failed)
+		return err_sys(e, ENOMEM, "cannot write a frame");
+	if (c->out.len == 0)
+		return 0;
+	n = write(CONTROL_OUT, c->out.data, c->out.len);
+	if (n > 0)
+		buf_consume(&c->out, (size_t)n);
+	else if (n < 0 && errno != EAGAIN && errno != EINTR)
+		return err_sys(e, errno, "cannot write a frame");
+	return 0;
 }
 
 int control_send(struct control *c, enum proto_type type, const void *payload,
@@ -59,11 +93,22 @@ static ssize_t receive(struct control *c, struct err *e)
 	return n;
 }
 
-int control_receive(struct control *c, enum proto_type *ret_type,
+int control_read(struct control *c, struct err *e)
+{
+	ssize_t n = receive(c, e);
+
+	if (n < 0)
+		return (int)n;
+	if (n == 0)
+		return err_set(
+		    e, ERR_INTERNAL, EPIPE, "the control pipe was closed");
+	return 0;
+}
+
+int control_next(struct control *c, enum proto_type *ret_type,
     struct blob *ret_payload, struct err *e)
 {
 	const uint8_t *payload;
-	enum proto_type type;
 	size_t len;
 	ssize_t taken;
 
@@ -71,24 +116,33 @@ int control_receive(struct control *c, enum proto_type *ret_type,
 	c->taken = 0;
 	/* proto_next() refuses a length beyond LIMIT_FRAME at once: c->in
 	 * cannot grow further than that and a chunk. */
-	while ((taken = proto_next(
-		    c->in.data, c->in.len, &type, &payload, &len)) == 0) {
-		ssize_t n = receive(c, e);
-
-		if (n < 0)
-			return (int)n;
-		if (n == 0)
-			return err_set(e, ERR_INTERNAL,
-			    c->in.len == 0 ? EPIPE : EPROTO,
-			    "the control pipe ended before the job");
-	}
+	taken = proto_next(c->in.data, c->in.len, ret_type, &payload, &len);
 	if (taken < 0)
-		return err_set(e, ERR_INTERNAL, EPROTO,
-		    "what came is not one job and nothing else");
+		return err_set(
+		    e, ERR_INTERNAL, EPROTO, "what came is not a frame");
+	if (taken == 0)
+		return 0;
 	c->taken = (size_t)taken;
-	*ret_type = type;
 	*ret_payload = (struct blob){payload, len};
-	return 0;
+	return 1;
+}
+
+int control_receive(struct control *c, enum proto_type *ret_type,
+    struct blob *ret_payload, struct err *e)
+{
+	int rc;
+
+	while ((rc = control_next(c, ret_type, ret_payload, e)) == 0) {
+		const bool between = c->in.len == 0;
+
+		rc = control_read(c, e);
+		if (rc == -EPIPE && !between)
+			return err_set(e, ERR_INTERNAL, EPROTO,
+			    "the control pipe ended before the job");
+		if (rc < 0)
+			return rc;
+	}
+	return rc < 0 ? rc : 0;
 }
 
 bool control_pending(const struct control *c)

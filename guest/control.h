@@ -11,9 +11,8 @@
 
 /*
  * init's end of the two control pipes: frames from and to the supervisor.
- * Writes block when the supervisor is slow: then nothing is read from the
- * program either, which fills its own pipes and waits, so nothing piles up
- * here.
+ * When the supervisor is slow, nothing is read from the program either, which
+ * fills its own pipes and waits, so nothing piles up here.
  */
 #define CONTROL_IN 0
 #define CONTROL_OUT 1
@@ -31,12 +30,25 @@ int control_send(struct control *c, enum proto_type type, const void *payload,
 int control_flush(struct control *c, struct err *e);
 
 /*
- * Waits for PROTO_GUEST_WARM or PROTO_GUEST_JOB, the only frames that there are
- * in this direction. The payload points into c->in, until the next call. -EPIPE
+ * Waits for the next frame. The payload points into c->in, until the next call. -EPIPE
  * when the pipe ended before a frame began.
  */
 int control_receive(struct control *c, enum proto_type *ret_type,
     struct blob *ret_payload, struct err *e);
+
+/*
+ * The same for a loop of its own. control_read() takes what there is, of a pipe
+ * that is readable; -EPIPE when it was closed. control_next() returns 1 for a
+ * frame, as control_receive() does, and 0 when there is no whole one.
+ */
+int control_read(struct control *c, struct err *e);
+int control_next(struct control *c, enum proto_type *ret_type,
+    struct blob *ret_payload, struct err *e);
+
+/* From here on control_push() writes as much of c->out as the pipe takes, and
+ * control_flush() still all of it. */
+int control_unblock(struct err *e);
+int control_push(struct control *c, struct err *e);
 
 /* Whether bytes are here already that no control_receive() has returned. */
 bool control_pending(const struct control *c);

@@ -9,7 +9,8 @@
  * what somebody waits for, that one becomes the program. Otherwise its compile
  * step, if there is one, and its run step are started (child.c,
  * files.c) and looked after (pump.c); EXIT is sent, and init ends, which ends
- * the sandbox. Whatever init cannot do becomes one FAIL frame. Deadlines, caps
+ * the sandbox. A KERNEL instead of all that is the life of kernel.c. Whatever
+ * init cannot do becomes one FAIL frame. Deadlines, caps
  * on memory and the end of processes left over are the supervisor's, from
  * outside: init is trusted no more than the sandbox that it runs in.
  *
@@ -28,6 +29,7 @@
 #include "guest/child.h"
 #include "guest/control.h"
 #include "guest/files.h"
+#include "guest/kernel.h"
 #include "guest/pump.h"
 #include "guest/strings.h"
 #include "guest/warm.h"
@@ -223,24 +225,39 @@ static int send_exit(struct init *i, struct err *e)
 	return control_flush(&i->control, e);
 }
 
-/* Waits for the job; what comes before it is done. */
-static int receive_job(struct init *i, struct err *e)
+static int serve_job(struct init *i, enum proto_type type,
+    const struct blob *payload, int signal_fd, struct err *e)
+{
+	int rc;
+
+	if (type != PROTO_GUEST_JOB || control_pending(&i->control))
+		return err_set(e, ERR_INTERNAL, EPROTO,
+		    "what came is not one job and nothing else");
+	rc = guest_job_decode(payload->data, payload->len, &i->job, e);
+	if (rc < 0)
+		return rc;
+	pump_init(&i->pump, &i->control, signal_fd, &i->pipes, &i->job);
+	if ((rc = run_job(i, e)) < 0)
+		return rc;
+	return send_exit(i, e);
+}
+
+/* What comes first tells what the sandbox is for. */
+static int serve_first(struct init *i, int signal_fd, struct err *e)
 {
 	enum proto_type type;
 	struct blob payload;
 	int rc = control_receive(&i->control, &type, &payload, e);
 
+	if (rc == 0 && type == PROTO_GUEST_KERNEL)
+		return kernel_serve(
+		    &i->control, signal_fd, &i->pipes, &payload, e);
 	if (rc == 0 && type == PROTO_GUEST_WARM) {
 		if ((rc = warm_start(&i->warm, &payload, e)) < 0)
 			return rc;
 		rc = control_receive(&i->control, &type, &payload, e);
 	}
-	if (rc < 0)
-		return rc;
-	if (type != PROTO_GUEST_JOB || control_pending(&i->control))
-		return err_set(e, ERR_INTERNAL, EPROTO,
-		    "what came is not one job and nothing else");
-	return guest_job_decode(payload.data, payload.len, &i->job, e);
+	return rc < 0 ? rc : serve_job(i, type, &payload, signal_fd, e);
 }
 
 static int serve(struct init *i, struct err *e)
@@ -251,12 +268,7 @@ static int serve(struct init *i, struct err *e)
 	    (rc = control_send(&i->control, PROTO_GUEST_READY, NULL, 0, e)) < 0)
 		return rc;
 	warm_init(&i->warm, &i->control, &i->pipes, signal_fd);
-	if ((rc = receive_job(i, e)) < 0)
-		return rc;
-	pump_init(&i->pump, &i->control, signal_fd, &i->pipes, &i->job);
-	if ((rc = run_job(i, e)) < 0)
-		return rc;
-	return send_exit(i, e);
+	return serve_first(i, signal_fd, e);
 }
 
 int main(void)

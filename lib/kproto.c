@@ -13,6 +13,7 @@
 
 void guest_kernel_encode(const struct guest_kernel *k, struct buf *out)
 {
+	put_blob(out, &k->language);
 	put_blob(out, &k->cwd);
 	put_blobs(out, k->run, k->run_count);
 	put_blobs(out, k->env, k->env_count);
@@ -27,6 +28,7 @@ static int guest_kernel_read(
 	const char *const what = "guest kernel";
 	int rc;
 
+	k->language = get_blob(r);
 	k->cwd = get_blob(r);
 	if ((rc = get_strings(r, LIMIT_ARGV, what, &k->run, &k->run_count, e)) <
 		0 ||

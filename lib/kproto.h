@@ -19,8 +19,10 @@
 
 /* PROTO_GUEST_KERNEL, supervisor -> init: the interpreter to start. */
 struct guest_kernel {
+	struct blob language; /* whose kernel: "python", "node" */
 	struct blob cwd;
-	struct blob *run; /* argv */
+	struct blob *run; /* argv of an interpreter that reads its program
+			   * from standard input */
 	size_t run_count;
 	struct blob *env; /* "KEY=value" */
 	size_t env_count;

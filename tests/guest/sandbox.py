@@ -141,7 +141,7 @@ class Sandbox:
         of = of or base
         self.dir = of.directory()
         with open(os.path.join(self.dir, "config.json"), "w") as f:
-            json.dump(config(of, **settings), f)
+            json.dump(self.configure(of, **settings), f)
         os.chmod(f.name, 0o644)
         self.pending = b""
         self.seen = []
@@ -155,6 +155,9 @@ class Sandbox:
                 self.close()
                 raise
             self.boot = time.monotonic() - self.begun
+
+    def configure(self, of, **settings):
+        return config(of, **settings)
 
     def start(self, log_mode):
         theirs_in, self.input = os.pipe()

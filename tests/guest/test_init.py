@@ -323,7 +323,7 @@ class TestProtocol(unittest.TestCase):
         frame = isoproto.frame
         good = frame(isoproto.GUEST_JOB, job)
         for what, data, message in (
-                ("garbage", b"\xff" * 64, "not one job"),
+                ("garbage", b"\xff" * 64, "not a frame"),
                 ("another type", frame(isoproto.GUEST_EXIT), "not one job"),
                 ("two jobs", good + good, "not one job"),
                 ("too long", frame(isoproto.GUEST_JOB, job + b"\0"), "job"),

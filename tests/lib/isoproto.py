@@ -7,6 +7,9 @@ import struct
 GUEST_JOB, GUEST_WARM = 32, 33
 GUEST_READY, GUEST_STARTED, GUEST_STDOUT, GUEST_STDERR = 48, 49, 50, 51
 GUEST_EXIT, GUEST_FAIL, GUEST_WARMED = 52, 53, 54
+GUEST_KERNEL, GUEST_STEP, GUEST_INTERRUPT, GUEST_RESTORED = 40, 41, 42, 43
+GUEST_KERNEL_READY, GUEST_ARTIFACT, GUEST_ARTIFACT_DATA = 64, 65, 66
+GUEST_STEP_DONE = 67
 
 HEADER = struct.Struct("<IB3x")
 FRAME_MAX = 1024 * 1024
@@ -90,3 +93,45 @@ def guest_fail(payload):
     if struct.unpack_from("<I", payload)[0] != len(payload) - 4:
         raise Broken(payload)
     return payload[4:].decode()
+
+
+def guest_kernel(language, run, env=(), preload=(), cwd="/workspace", pids=64,
+                 file_bytes=0):
+    """The payload of GUEST_KERNEL."""
+    return b"".join([string(language), string(cwd), strings(run), strings(env),
+                     strings(preload), u32(pids), u64(file_bytes)])
+
+
+def guest_step(number, files, entry=0, stdin=b"", display=False,
+               output_bytes=65536):
+    """The payload of GUEST_STEP. files: (name, content) pairs."""
+    return b"".join([
+        u32(number), bytes([display]), u32(output_bytes), u32(entry),
+        u32(len(files)), *[string(n) + string(c) for n, c in files],
+        string(stdin)])
+
+
+def guest_strings(payload):
+    """The list of GUEST_KERNEL_READY."""
+    found, at = [], 4
+    for _ in range(struct.unpack_from("<I", payload)[0]):
+        size = struct.unpack_from("<I", payload, at)[0]
+        found.append(payload[at + 4:at + 4 + size].decode())
+        at += 4 + size
+    if at != len(payload):
+        raise Broken(payload)
+    return found
+
+
+def guest_artifact(payload):
+    """(MIME type, is text, bytes) of GUEST_ARTIFACT."""
+    size = struct.unpack_from("<I", payload)[0]
+    text, total = struct.unpack("<BI", payload[4 + size:])
+    return payload[4:4 + size].decode(), bool(text), total
+
+
+def guest_step_done(payload):
+    """(number, exit code, raised, interrupted, dropped, cpu_us)."""
+    number, code, raised, interrupted, dropped, cpu_us = struct.unpack(
+        "<II???Q", payload)
+    return number, code, raised, interrupted, dropped, cpu_us

@@ -19,7 +19,8 @@ static struct job_file files[] = {
 
 static struct guest_kernel sample_kernel(void)
 {
-	return (struct guest_kernel){.cwd = BLOB("/workspace"),
+	return (struct guest_kernel){.language = BLOB("python"),
+	    .cwd = BLOB("/workspace"),
 	    .run = run,
 	    .run_count = 2,
 	    .env = env,
@@ -40,6 +41,7 @@ static void kernels_are_read_back(void **state)
 	(void)state;
 	guest_kernel_encode(&in, &b);
 	assert_int_equal(guest_kernel_decode(b.data, b.len, &out, &e), 0);
+	assert_memory_equal(out.language.data, "python", 6);
 	assert_memory_equal(out.cwd.data, "/workspace", 10);
 	assert_int_equal(out.run_count, 2);
 	assert_int_equal(out.env_count, 1);

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A kernel in a sandbox of its own, from a real image, without a runner.
+
+    with Kernel("python") as kernel:
+        step = kernel.step("x = 1")
+"""
+
+import collections
+import json
+import os
+import time
+
+import isoproto
+import sandbox
+
+IMAGES = os.environ.get("ISOBOX_IMAGES", "/var/lib/isobox/images")
+LANGUAGES = {
+    "python": ("python", ["/usr/bin/python3", "-"], "python-agent"),
+    "python-slim": ("python", ["/usr/bin/python3", "-"], "python-slim"),
+    "node": ("node", ["/usr/local/bin/node", "-"], "node"),
+}
+ENV = ["PATH=/workspace/.local/bin:/usr/local/bin:/usr/bin:/bin",
+       "HOME=/workspace", "PYTHONUSERBASE=/workspace/.local", "LANG=C.UTF-8",
+       "PYTHONDONTWRITEBYTECODE=1"]
+
+Step = collections.namedtuple(
+    "Step", "code out err artifacts raised interrupted dropped cpu_us seconds")
+
+
+class Dead(Exception):
+    """GUEST_EXIT: (code, signal), and what came before it."""
+
+    def __init__(self, code, signal, out, err):
+        super().__init__("exit code %d, signal %d: %r" % (code, signal, err))
+        self.code, self.signal, self.out, self.err = code, signal, out, err
+
+
+def have(language):
+    return os.path.isdir(os.path.join(IMAGES, LANGUAGES[language][2]))
+
+
+class Kernel(sandbox.Sandbox):
+    def __init__(self, language, preload=(), pids=64, start=True):
+        self.language, self.argv, self.image = LANGUAGES[language]
+        self.number = 0
+        self.workspace = sandbox.base.directory()
+        super().__init__(workspace=self.workspace)
+        if start:
+            try:
+                self.start_kernel(preload, pids)
+            except BaseException:
+                self.close()
+                raise
+
+    def configure(self, **settings):
+        config = sandbox.config(**settings)
+        config["root"]["path"] = os.path.join(IMAGES, self.image)
+        return config
+
+    def start_kernel(self, preload=(), pids=64):
+        self.send(isoproto.frame(isoproto.GUEST_KERNEL, isoproto.guest_kernel(
+            self.language, self.argv, ENV, preload, pids=pids)))
+        ready = self.expect(isoproto.GUEST_KERNEL_READY, 60)
+        self.missing = isoproto.guest_strings(ready[2])
+
+    def begin(self, code, files=None, **kw):
+        """Sends a step. files: further (name, content) pairs."""
+        self.number += 1
+        self.send(isoproto.frame(isoproto.GUEST_STEP, isoproto.guest_step(
+            self.number, [("main", code)] + list(files or ()), **kw)))
+        self.began = time.monotonic()
+
+    def interrupt(self):
+        self.send(isoproto.frame(isoproto.GUEST_INTERRUPT))
+
+    def restored(self):
+        self.send(isoproto.frame(isoproto.GUEST_RESTORED))
+        self.expect(isoproto.GUEST_KERNEL_READY)
+
+    def step(self, code, timeout=30.0, **kw):
+        """One step to its end."""
+        self.begin(code, **kw)
+        return self.end(timeout)
+
+    def end(self, timeout=30.0):
+        streams = {isoproto.GUEST_STDOUT: b"", isoproto.GUEST_STDERR: b""}
+        artifacts = []
+        until = time.monotonic() + timeout
+        while True:
+            when, kind, payload = self.next(until - time.monotonic())
+            if kind == isoproto.GUEST_STEP_DONE:
+                break
+            if kind == isoproto.GUEST_EXIT:
+                code, signal = isoproto.guest_exit(payload)[:2]
+                raise Dead(code, signal, streams[isoproto.GUEST_STDOUT],
+                           streams[isoproto.GUEST_STDERR])
+            if kind == isoproto.GUEST_ARTIFACT:
+                mime, text, size = isoproto.guest_artifact(payload)
+                artifacts.append([mime, text, size, b""])
+            elif kind == isoproto.GUEST_ARTIFACT_DATA:
+                artifacts[-1][3] += payload
+            else:
+                streams[kind] += payload
+        number, code, raised, interrupted, dropped, cpu_us = \
+            isoproto.guest_step_done(payload)
+        assert number == self.number, number
+        shown = []
+        for mime, text, size, data in artifacts:
+            assert len(data) == size, (mime, size, len(data))
+            shown.append((mime, data.decode() if text else data))
+        return Step(code, streams[isoproto.GUEST_STDOUT].decode(),
+                    streams[isoproto.GUEST_STDERR].decode(), shown, raised,
+                    interrupted, dropped, cpu_us, when - self.began)
+
+    def dies(self, timeout=30.0):
+        """Waits for the kernel's end: (code, signal)."""
+        try:
+            found = self.end(timeout)
+        except Dead as dead:
+            return dead.code, dead.signal
+        raise AssertionError("the kernel lives: %r" % (found,))
