@@ -132,7 +132,15 @@ $(B)/isobox-runner: $(RUNNER_OBJ) $(filter-out $(STORE_OBJ),$(LIB_OBJ))
 
 # What it holds of guest/warm and guest/kernel.
 $(B)/static/guest/warm_code.o: $(wildcard guest/warm/*)
-$(B)/static/guest/kernel_code.o: $(wildcard guest/kernel/*)
+$(B)/static/guest/kernel_code.o: $(wildcard guest/kernel/*) \
+    $(B)/static/reseed.so
+$(B)/static/guest/kernel_code.o: GUEST_CFLAGS += -Wa,-I$(B)/static
+
+$(B)/static/reseed.so: guest/kernel/reseed.c $(B)/flags
+	@mkdir -p $(@D)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(BASE_CFLAGS) -O2 -fPIC -shared -nostdlib -s \
+	    -Wl,-z,noseparate-code -o $@ $<
 
 $(B)/isobox-init: $(GUEST_OBJ)
 	$(call say,LD,$@)

@@ -44,6 +44,9 @@
 #define CHUNK (64u * 1024)
 #define EXIT_SIGNAL 128u
 
+#define REPEATS 8
+#define REPEAT_MS 200
+
 /* What an interpreter that does not get ready may put into the log. */
 #define LOG_MAX 4096u
 
@@ -60,6 +63,7 @@ struct stream {
 struct kernel {
 	struct control *control;
 	int signal_fd;
+	struct kernel_code code;
 	int data_fd; /* to write the program's input to */
 	int in_fd; /* its descriptor 0, the same file */
 	bool had_input;
@@ -71,6 +75,7 @@ struct kernel {
 	size_t logged;
 	uint64_t cpu_us; /* at the end of the last step */
 	bool interrupt; /* as soon as the step has started */
+	unsigned repeat; /* how many more times, if it goes on */
 	bool ended;
 	struct guest_exit exit;
 };
@@ -243,14 +248,21 @@ static int take_step(
 
 /* The group has the step's child processes in it, as a terminal's foreground
  * has. A kernel that was stopped gets to see the signal. */
+static void send_interrupt(struct kernel *k)
+{
+	k->link.interrupts++;
+	(void)kill(-k->pid, SIGINT);
+	(void)kill(-k->pid, SIGCONT);
+}
+
+/* node has moments in which a signal is lost, so it gets some more. */
 static void interrupt(struct kernel *k)
 {
 	k->interrupt = k->link.stepping && !k->link.started;
 	if (!k->link.stepping || k->interrupt)
 		return;
-	k->link.interrupts++;
-	(void)kill(-k->pid, SIGINT);
-	(void)kill(-k->pid, SIGCONT);
+	k->repeat = k->link.tells_start ? REPEATS : 0;
+	send_interrupt(k);
 }
 
 /* The control pipes are others than before, and must be init's as those were
@@ -264,8 +276,10 @@ static int take_restored(struct kernel *k, struct err *e)
 	if (!k->ready || k->link.stepping || k->link.expects_ready)
 		return err_set(e, ERR_INTERNAL, EPROTO,
 		    "a restore before the kernel waits");
-	klink_restored(&k->link);
-	return 0;
+	rc = set_input(k, &k->code.reseed, e);
+	if (rc == 0)
+		klink_restored(&k->link);
+	return rc;
 }
 
 static int take_order(struct kernel *k, enum proto_type type,
@@ -310,6 +324,7 @@ static int finish_step(
 	k->link.stepping = true;
 	rc = drain(k, e);
 	k->link.stepping = false;
+	k->repeat = 0;
 	if (rc < 0)
 		return rc;
 	k->cpu_us = cpu_now(k);
@@ -405,8 +420,24 @@ enum slot {
 	SLOT_COUNT
 };
 
+static int poll_slots(struct kernel *k, struct pollfd *f, struct err *e)
+{
+	int n;
+
+	do
+		n = poll(f, SLOT_COUNT, k->repeat > 0 ? REPEAT_MS : -1);
+	while (n < 0 && errno == EINTR);
+	if (n < 0)
+		return err_sys(e, errno, "poll");
+	if (n == 0) {
+		k->repeat--;
+		send_interrupt(k);
+	}
+	return 0;
+}
+
 static int wait_for_work(
-    const struct kernel *k, struct pollfd f[SLOT_COUNT], struct err *e)
+    struct kernel *k, struct pollfd f[SLOT_COUNT], struct err *e)
 {
 	const bool full = k->control->out.len > 0;
 	const short in = full ? 0 : POLLIN;
@@ -421,10 +452,7 @@ static int wait_for_work(
 	    in != 0 || out != 0 ? k->link.fd : -1, (short)(in | out), 0};
 	f[SLOT_OUT] = (struct pollfd){full ? -1 : k->out[0].fd, POLLIN, 0};
 	f[SLOT_ERR] = (struct pollfd){full ? -1 : k->out[1].fd, POLLIN, 0};
-	while (poll(f, SLOT_COUNT, -1) < 0)
-		if (errno != EINTR)
-			return err_sys(e, errno, "poll");
-	return 0;
+	return poll_slots(k, f, e);
 }
 
 static int work(struct kernel *k, struct err *e)
@@ -523,18 +551,17 @@ static void take_pipes(struct kernel *k, struct program_pipes *p)
 static int open_kernel(struct kernel *k, const struct guest_kernel *what,
     struct program_pipes *pipes, struct err *e)
 {
-	struct blob code;
-	bool tells_start;
 	int theirs = -1, rc;
 
-	if (!kernel_code(&what->language, &code, &tells_start))
+	if (!kernel_code(&what->language, &k->code))
 		return err_set(e, ERR_INTERNAL, EINVAL,
 		    "no kernel for the language %.*s", (int)what->language.len,
 		    (const char *)what->language.data);
-	if ((rc = make_input(k, e)) < 0 || (rc = set_input(k, &code, e)) < 0 ||
+	if ((rc = make_input(k, e)) < 0 ||
+	    (rc = set_input(k, &k->code.program, e)) < 0 ||
 	    (rc = klink_open(&k->link, &theirs, e)) < 0)
 		return rc;
-	k->link.tells_start = tells_start;
+	k->link.tells_start = k->code.tells_start;
 	klink_start(&k->link, what);
 	rc = start(k, what, theirs, pipes, e);
 	(void)close(theirs);

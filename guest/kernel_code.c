@@ -4,35 +4,37 @@
 #include <stddef.h>
 #include <string.h>
 
-#define KERNEL_FILE(symbol, file)                             \
-	__asm__(".section .rodata\n" #symbol ":\n"            \
-		".incbin \"guest/kernel/" file "\"\n" #symbol \
-		"_end:\n.previous\n");                        \
+#define KERNEL_FILE(symbol, file)                                       \
+	__asm__(".section .rodata\n" #symbol ":\n"                      \
+		".incbin \"" file "\"\n" #symbol "_end:\n.previous\n"); \
 	extern const char symbol[], symbol##_end[]
 
-KERNEL_FILE(kernel_node, "node.cjs");
-KERNEL_FILE(kernel_python, "python.py");
+KERNEL_FILE(kernel_node, "guest/kernel/node.cjs");
+KERNEL_FILE(kernel_python, "guest/kernel/python.py");
+KERNEL_FILE(kernel_reseed, "reseed.so");
 
-bool kernel_code(
-    const struct blob *language, struct blob *ret, bool *ret_tells_start)
+static struct blob between(const char *begin, const char *end)
 {
-	static const struct {
-		const char *language, *begin, *end;
-		bool tells_start;
-	} codes[] = {
-	    {"node", kernel_node, kernel_node_end, true},
-	    {"python", kernel_python, kernel_python_end, false},
-	};
+	return (struct blob){(const uint8_t *)begin, (size_t)(end - begin)};
+}
 
-	for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++) {
-		const char *name = codes[i].language;
+static bool is(const struct blob *s, const char *name)
+{
+	return s->len == strlen(name) && memcmp(s->data, name, s->len) == 0;
+}
 
-		if (strlen(name) != language->len ||
-		    memcmp(name, language->data, language->len) != 0)
-			continue;
-		*ret = (struct blob){(const uint8_t *)codes[i].begin,
-		    (size_t)(codes[i].end - codes[i].begin)};
-		*ret_tells_start = codes[i].tells_start;
+bool kernel_code(const struct blob *language, struct kernel_code *ret)
+{
+	if (is(language, "python")) {
+		*ret = (struct kernel_code){
+		    .program = between(kernel_python, kernel_python_end)};
+		return true;
+	}
+	if (is(language, "node")) {
+		*ret = (struct kernel_code){
+		    .program = between(kernel_node, kernel_node_end),
+		    .reseed = between(kernel_reseed, kernel_reseed_end),
+		    .tells_start = true};
 		return true;
 	}
 	return false;

@@ -15,6 +15,7 @@
  * interrupted as long as it does not wait again.
  */
 (() => {
+const crypto = require('crypto');
 const fs = require('fs');
 const inspector = require('inspector');
 const net = require('net');
@@ -30,6 +31,7 @@ const HEADER = 8, CHUNK = 65536;
 const LINK = 1023; // guest/child.h
 const BOX = '/box';
 const WRITES = 200, WRITES_MS = 50;
+const UUIDS = 256; // more than node keeps the randomness of
 
 const { Promise, SyntaxError, setImmediate } = globalThis;
 const { alloc, concat, from } = Buffer;
@@ -517,6 +519,19 @@ class Exit {
   }
 }
 
+/* V8's own cannot be given a new seed. */
+function makeRandom() {
+  const pool = new BigUint64Array(128);
+  let at = pool.length;
+  return function random() {
+    if (at === pool.length) {
+      crypto.randomFillSync(pool);
+      at = 0;
+    }
+    return Number(pool[at++] >> 11n) / 2 ** 53;
+  };
+}
+
 class Kernel {
   constructor() {
     this.connect();
@@ -525,6 +540,7 @@ class Kernel {
     this.streams = new Streams();
     this.artifacts = new Artifacts();
     this.input = alloc(0);
+    this.random = Math.random;
     this.left = false; // by process.exit()
     this.running = null; // ends the step early: (outcome) => void
     this.guard = new vm.Script('__isobox_run()', { filename: 'node:vm' });
@@ -590,7 +606,8 @@ class Kernel {
     if (type === STEP) {
       await this.step(new Reader(payload));
     } else if (type === RESTORED) {
-      this.ready([]); // node asks the system for randomness, ahead of little
+      this.reseed();
+      this.ready([]);
     } else if (type === KERNEL) {
       await this.imports.prepare();
       const r = new Reader(payload);
@@ -605,6 +622,20 @@ class Kernel {
       }
       this.ready(missing);
     }
+  }
+
+  /* This process may be one of several that were restored from one. */
+  reseed() {
+    try {
+      process.dlopen({ exports: {} }, '/proc/self/fd/0'); // reseed.c
+    } catch (e) {
+      if (!String(e.message).includes('did not self-register'))
+        throw e;
+    }
+    for (let i = 0; i < UUIDS; i++)
+      crypto.randomUUID();
+    if (Math.random === this.random)
+      this.random = Math.random = makeRandom();
   }
 
   ready(missing) {

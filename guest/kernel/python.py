@@ -35,7 +35,8 @@ from base64 import b64decode as _b64decode
 from importlib.machinery import PathFinder
 from json import dumps as _dumps
 from os import (_exit, close as _close, dup2 as _dup2, fstat as _fstat,
-                getpid as _getpid, read as _read, write as _write)
+                getpid as _getpid, read as _read, urandom as _urandom,
+                write as _write)
 from re import compile as _regex
 from sys import (getrecursionlimit as _get_recursion, gettrace as _get_trace,
                  getprofile as _get_profile, modules as _modules,
@@ -741,19 +742,15 @@ class Kernel:
     # Life
 
     def reseed(self):
-        """This process may be one of several that were restored from one."""
-        random = _modules.get("random")
-        if random is not None:
-            random._inst.seed()
-        numpy = _modules.get("numpy.random")
-        if numpy is not None:
-            numpy.seed()
-        ssl = _modules.get("_ssl")
-        if ssl is not None:
-            ssl.RAND_add(os.urandom(32), 32.0)
-        tempfile = _modules.get("tempfile")
-        if tempfile is not None:
-            tempfile._name_sequence = None
+        """This process may be one of several that were restored from one. What
+        the user has taken away need not be seeded."""
+        for name, seed in (
+                ("random", lambda m: m._inst.seed()),
+                ("numpy.random", lambda m: m.seed()),
+                ("_ssl", lambda m: m.RAND_add(_urandom(32), 32.0)),
+                ("tempfile", lambda m: setattr(m, "_name_sequence", None))):
+            if name in _modules:
+                self.guarded(seed, _modules[name])
 
     def preload(self, r):
         missing = []
@@ -783,9 +780,7 @@ class Kernel:
             if kind == STEP:
                 self.step(Reader(payload))
             elif kind == RESTORED:
-                for _ in range(2):
-                    if self.guarded(self.reseed)[1] is None:
-                        break
+                self.reseed()
                 self.ready()
             elif kind == KERNEL:
                 self.preload(Reader(payload))
