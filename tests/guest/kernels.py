@@ -8,6 +8,7 @@
 import collections
 import json
 import os
+import subprocess
 import time
 
 import isoproto
@@ -40,11 +41,17 @@ def have(language):
 
 
 class Kernel(sandbox.Sandbox):
-    def __init__(self, language, preload=(), pids=64, start=True):
+    """checkpoint: the directory of an image to restore, of a kernel with the
+    same workspace."""
+
+    def __init__(self, language, preload=(), pids=64, start=True,
+                 checkpoint=None, workspace=None):
         self.language, self.argv, self.image = LANGUAGES[language]
         self.number = 0
-        self.workspace = sandbox.base.directory()
-        super().__init__(workspace=self.workspace)
+        self.checkpoint = checkpoint
+        self.workspace = workspace or sandbox.base.directory()
+        start = start and checkpoint is None
+        super().__init__(ready=checkpoint is None, workspace=self.workspace)
         if start:
             try:
                 self.start_kernel(preload, pids)
@@ -76,6 +83,27 @@ class Kernel(sandbox.Sandbox):
     def restored(self):
         self.send(isoproto.frame(isoproto.GUEST_RESTORED))
         self.expect(isoproto.GUEST_KERNEL_READY)
+
+    def runsc(self, bundle):
+        words = super().runsc(bundle)
+        if self.checkpoint is not None:
+            words[words.index("run"):] = [
+                "restore", bundle, "--image-path=" + self.checkpoint, "box"]
+        return words
+
+    def save(self, image):
+        """Checkpoints the sandbox, which ends: by runsc in its namespaces."""
+        pid = self.process.pid
+        with open("/proc/%d/task/%d/children" % (pid, pid)) as f:
+            inside = f.read().split()[0]
+        words = super().runsc("")
+        words[words.index("run"):] = ["checkpoint", "--image-path=" + image,
+                                      "box"]
+        subprocess.run(
+            ["nsenter", "--target", inside, "--user", "--mount", "--net",
+             "--pid", "--setuid", "0", "--setgid", "0", *words], check=True,
+            stdout=subprocess.DEVNULL, stderr=self.log, timeout=60)
+        self.ended(30)
 
     def step(self, code, timeout=30.0, **kw):
         """One step to its end."""

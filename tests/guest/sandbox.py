@@ -34,6 +34,8 @@ CAPS = ["CAP_CHOWN", "CAP_KILL", "CAP_SETFCAP", "CAP_SETGID", "CAP_SETUID",
 ENV = ["PATH=/usr/bin:/bin", "HOME=/tmp", "LANG=C.UTF-8"]
 DIRS = ("bin", "box", "dev", "etc", "proc", "sys", "tmp", "usr/libexec/isobox",
         "workspace")
+FLAGS = ["--network=none", "--platform=systrap", "--ignore-cgroups",
+         "--overlay2=none", "--file-access=exclusive"]
 F_SETPIPE_SZ = 1031
 
 Run = collections.namedtuple(
@@ -172,15 +174,16 @@ class Sandbox:
             ["setpriv", "--reuid", USER, "--regid", USER, "--clear-groups",
              "--pdeathsig", "KILL", "unshare", "--user", "--map-root-user",
              "--mount", "--net", "--pid", "--mount-proc", "--fork",
-             "--kill-child=KILL", RUNSC, "--root=" + owned(
-                 os.path.join(self.dir, "state")),
-             "--network=none", "--platform=systrap", "--ignore-cgroups",
-             "--overlay2=none", "--file-access=exclusive", "run",
-             "--bundle=" + self.dir, "box"],
+             "--kill-child=KILL", *self.runsc("--bundle=" + self.dir)],
             stdin=theirs_in, stdout=theirs_out, stderr=self.log, cwd="/",
             env={"PATH": "/usr/bin:/bin"}, start_new_session=True)
         os.close(theirs_in)
         os.close(theirs_out)
+
+    def runsc(self, bundle):
+        """runsc and its words, to become the sandbox."""
+        state = owned(os.path.join(self.dir, "state"))
+        return [RUNSC, "--root=" + state, *FLAGS, "run", bundle, "box"]
 
     def send(self, data):
         """All of it, while keeping what comes back."""
