@@ -130,11 +130,22 @@ $(B)/isobox-runner: $(RUNNER_OBJ) $(filter-out $(STORE_OBJ),$(LIB_OBJ))
 	$(call say,LD,$@)
 	$(Q)$(CC) -pthread $(HARDEN_LD) $(LDFLAGS) -o $@ $^ $(RUNNER_LIBS)
 
-# What it holds of guest/warm and guest/kernel.
+# What it holds of guest/warm and guest/kernel. The parts of a kernel are one
+# program; node's has a scope of its own, for what it declares is not the user's.
 $(B)/static/guest/warm_code.o: $(wildcard guest/warm/*)
-$(B)/static/guest/kernel_code.o: $(wildcard guest/kernel/*) \
-    $(B)/static/reseed.so
+$(B)/static/guest/kernel_code.o: $(addprefix $(B)/static/,kernel.py kernel.cjs \
+    reseed.so)
 $(B)/static/guest/kernel_code.o: GUEST_CFLAGS += -Wa,-I$(B)/static
+
+$(B)/static/kernel.py: $(wildcard guest/kernel/python/*.py)
+	@mkdir -p $(@D)
+	$(call say,CAT,$@)
+	$(Q)cat $^ >$@
+
+$(B)/static/kernel.cjs: $(wildcard guest/kernel/node/*.cjs)
+	@mkdir -p $(@D)
+	$(call say,CAT,$@)
+	$(Q){ echo "(() => { 'use strict';" && cat $^ && echo '})();'; } >$@
 
 $(B)/static/reseed.so: guest/kernel/reseed.c $(B)/flags
 	@mkdir -p $(@D)

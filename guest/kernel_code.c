@@ -9,8 +9,8 @@
 		".incbin \"" file "\"\n" #symbol "_end:\n.previous\n"); \
 	extern const char symbol[], symbol##_end[]
 
-KERNEL_FILE(kernel_node, "guest/kernel/node.cjs");
-KERNEL_FILE(kernel_python, "guest/kernel/python.py");
+KERNEL_FILE(kernel_node, "kernel.cjs");
+KERNEL_FILE(kernel_python, "kernel.py");
 KERNEL_FILE(kernel_reseed, "reseed.so");
 
 static struct blob between(const char *begin, const char *end)

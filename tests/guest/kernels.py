@@ -10,6 +10,7 @@ import json
 import os
 import subprocess
 import time
+import unittest
 
 import isoproto
 import sandbox
@@ -147,3 +148,37 @@ class Kernel(sandbox.Sandbox):
         except Dead as dead:
             return dead.code, dead.signal
         raise AssertionError("the kernel lives: %r" % (found,))
+
+
+class KernelCase(unittest.TestCase):
+    """One kernel for all tests of a class; each uses names of its own."""
+
+    language = "python-slim"
+    preload = ()
+    pids = 64
+
+    @classmethod
+    def setUpClass(cls):
+        if not have(cls.language):
+            raise unittest.SkipTest("there is no image for " + cls.language)
+        cls.kernel = Kernel(cls.language, cls.preload, cls.pids)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.kernel.close()
+
+    def step(self, code, **kw):
+        return self.kernel.step(code, **kw)
+
+    def good(self, code, out="", **kw):
+        """A step without an error: what it wrote, and the rest."""
+        s = self.step(code, **kw)
+        self.assertEqual((s.code, s.err, s.out), (0, "", out), code)
+        return s
+
+    def bad(self, code, last, **kw):
+        """A step that raises; the last line of what it says."""
+        s = self.step(code, **kw)
+        self.assertEqual((s.code, s.raised), (1, True), code)
+        self.assertEqual(s.err.rstrip("\n").split("\n")[-1], last)
+        return s

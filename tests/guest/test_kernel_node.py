@@ -9,12 +9,11 @@ import unittest
 import kernels
 from kernels import Kernel
 from sandbox import setUpModule, tearDownModule
-from test_kernel_python import KernelCase as PythonCase
 
 assert setUpModule and tearDownModule  # unittest finds them here
 
 
-class KernelCase(PythonCase):
+class KernelCase(kernels.KernelCase):
     language = "node"
 
 
