@@ -60,8 +60,8 @@ class Kernel(sandbox.Sandbox):
                 self.close()
                 raise
 
-    def configure(self, **settings):
-        config = sandbox.config(**settings)
+    def configure(self, of, **settings):
+        config = sandbox.config(of, **settings)
         config["root"]["path"] = os.path.join(IMAGES, self.image)
         return config
 

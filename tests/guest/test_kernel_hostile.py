@@ -175,7 +175,7 @@ class TestCareless(KernelCase):
         """A handler that raises, wherever it hits the kernel."""
         self.good("import signal\nclass A(Exception): pass\n"
                   "def h(*_): raise A\nsignal.signal(signal.SIGALRM, h)\n"
-                  "signal.setitimer(signal.ITIMER_REAL, .001, .001)")
+                  "signal.setitimer(signal.ITIMER_REAL, .02, .02)")
         for _ in range(50):
             self.step("x = list(range(1000))")
             time.sleep(0.01)

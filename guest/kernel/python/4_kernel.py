@@ -299,6 +299,10 @@ class Kernel:
         value = None
         if error is None and files:
             error = self.guarded(self.write_files, files)[1]
+        if self.deferred:  # what the user's handlers missed is not the step's
+            late = self.users(int)[1]
+            if late is not None:
+                self.guarded(self.report, late)
         if error is None:
             value, error = self.users(self.run, name, source)
             self.guarded(self.unhook)
