@@ -10,12 +10,14 @@
  * second sandbox, booted as if nobody had been ahead.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "lib/clock.h"
 #include "lib/log.h"
+#include "lib/utf8.h"
 #include "runner/plan.h"
 #include "runner/run.h"
 
@@ -98,7 +100,33 @@ void ahead_booted(struct run *r)
 	guest_write(r);
 }
 
-/* An interpreter that does not wait costs speed and nothing else. */
+/* The guest's word, for the log: it is text or it is not told. */
+static const char *readable(struct blob b, char ret[128])
+{
+	size_t n = b.len < 127 ? b.len : 127;
+
+	if (b.len == 0 || !utf8_valid(b.data, n, NULL))
+		return "no reason given";
+	(void)snprintf(ret, 128, "%.*s", (int)n, (const char *)b.data);
+	return ret;
+}
+
+/* An interpreter that does not wait costs speed and nothing else. The runner
+ * tells the log, once. */
+static void note_warmth(struct run *r, const struct guest_warmed *w)
+{
+	char text[128];
+
+	if (!w->waiting)
+		(void)snprintf(r->why, sizeof r->why,
+		    "its interpreter does not wait: %s",
+		    readable(w->why, text));
+	else if (w->missing_count > 0)
+		(void)snprintf(r->why, sizeof r->why,
+		    "%zu modules could not be preloaded, one is %s",
+		    w->missing_count, readable(w->missing[0], text));
+}
+
 void ahead_warmed(struct run *r, const uint8_t *payload, size_t len)
 {
 	struct guest_warmed w = {0};
@@ -108,12 +136,7 @@ void ahead_warmed(struct run *r, const uint8_t *payload, size_t len)
 		run_end(r, RUN_END_FAILED, e.msg);
 		return;
 	}
-	if (!w.waiting)
-		log_warn("%s: its interpreter does not wait",
-		    r->order->runtime->name);
-	else if (w.missing_count > 0)
-		log_warn("%s: %zu modules could not be preloaded",
-		    r->order->runtime->name, w.missing_count);
+	note_warmth(r, &w);
 	guest_warmed_done(&w);
 	now_ready(r);
 }
@@ -179,7 +202,7 @@ static void take_claim(struct run *r, const struct claim *c, int fd)
 
 static bool look_for_claim(struct run *r)
 {
-	struct claim c;
+	struct claim c = {0};
 	int fd = -1;
 	int n = receive_claim(r, &c, &fd);
 

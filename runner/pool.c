@@ -82,7 +82,7 @@ static void drop(struct server *s, struct worker *w)
 
 void pool_empty(struct server *s)
 {
-	struct worker *w;
+	struct worker *w = NULL;
 
 	TAILQ_FOREACH (w, &s->workers, link)
 		if (w->kind == WORKER_AHEAD)
@@ -94,7 +94,7 @@ static struct worker *find_seat(
     const struct server *s, const struct demand_entry *entry)
 {
 	struct worker *booting = NULL;
-	struct worker *w;
+	struct worker *w = NULL;
 
 	TAILQ_FOREACH (w, &s->workers, link) {
 		if (w->kind != WORKER_AHEAD ||
@@ -110,7 +110,7 @@ static struct worker *find_seat(
 
 static void drop_old(struct server *s, uint64_t now_us)
 {
-	struct worker *w;
+	struct worker *w = NULL;
 
 	TAILQ_FOREACH (w, &s->workers, link)
 		if (w->kind == WORKER_AHEAD && w->seat.waits &&
@@ -150,7 +150,7 @@ static bool same_image(const struct image_stamp *a, const struct image_stamp *b)
 
 void pool_check_images(struct server *s)
 {
-	struct worker *w;
+	struct worker *w = NULL;
 
 	TAILQ_FOREACH (w, &s->workers, link) {
 		struct image_stamp now;
@@ -214,7 +214,7 @@ static void boot(struct server *s, struct demand_entry *entry)
 	    .client_fd = -1};
 	const struct image_stamp image =
 	    look_at_image(s->config, entry->kind.runtime);
-	struct worker *w;
+	struct worker *w = NULL;
 	struct err e;
 
 	if (worker_ahead(s, &order, &w, &e) < 0) {
@@ -230,6 +230,18 @@ static void boot(struct server *s, struct demand_entry *entry)
 	s->pool.status.boots_total++;
 }
 
+/* Told when it begins and when it ends, not for each sandbox. */
+static void note_warmth(struct demand_entry *entry, const char *why)
+{
+	const char *name = entry->kind.runtime->name;
+
+	if (why[0] != '\0' && !entry->lukewarm)
+		log_warn("%s: %s", name, why);
+	else if (why[0] == '\0' && entry->lukewarm)
+		log_info("%s: its interpreter waits again", name);
+	entry->lukewarm = why[0] != '\0';
+}
+
 void pool_ready(struct server *s, struct worker *w, const struct run_report *r)
 {
 	struct seat *seat = &w->seat;
@@ -237,6 +249,7 @@ void pool_ready(struct server *s, struct worker *w, const struct run_report *r)
 	histogram_add(&s->status.phases[STATUS_AHEAD], r->boot_us);
 	if (seat->entry == NULL || seat->waits)
 		return;
+	note_warmth(seat->entry, r->why);
 	seat->waits = true;
 	seat->since_us = clock_us();
 	if (r->memory_bytes > 0)
@@ -266,7 +279,7 @@ void pool_lost(struct server *s, struct worker *w, const struct run_report *r)
 /* What all who run may come to take at most. */
 static uint64_t promised(const struct server *s)
 {
-	const struct worker *w;
+	const struct worker *w = NULL;
 	uint64_t sum = 0;
 
 	TAILQ_FOREACH (w, &s->workers, link)
@@ -301,7 +314,7 @@ static bool is_ample(const struct server *s)
 static bool relieve(struct server *s, uint64_t now_us)
 {
 	struct demand_entry *entry = demand_least(&s->pool.demand, now_us);
-	struct worker *w;
+	struct worker *w = NULL;
 	struct err e;
 
 	/* No cap: nothing runs either. */
@@ -335,7 +348,7 @@ static bool may_boot(const struct server *s, uint64_t now_us)
 static void step(struct server *s, uint64_t now_us)
 {
 	struct demand_entry *entry;
-	struct worker *w;
+	struct worker *w = NULL;
 	struct err e;
 
 	switch (demand_next(&s->pool.demand, now_us, &entry)) {
@@ -428,7 +441,7 @@ static bool give(
 static bool give_to_any(struct server *s, const struct demand_entry *entry,
     bool waits, struct client *c, uint64_t queue_us)
 {
-	struct worker *w;
+	struct worker *w = NULL;
 
 	TAILQ_FOREACH (w, &s->workers, link)
 		if (w->kind == WORKER_AHEAD && w->seat.entry == entry &&
@@ -467,7 +480,7 @@ bool pool_claim(struct server *s, const struct runtime *rt, struct client *c,
 void pool_status(const struct server *s, struct pool_status *ret)
 {
 	const uint64_t now_us = clock_us();
-	const struct worker *w;
+	const struct worker *w = NULL;
 
 	*ret = s->pool.status;
 	TAILQ_FOREACH (w, &s->workers, link) {

@@ -43,7 +43,9 @@ struct run_report {
 	uint64_t boot_cpu_us; /* UINT64_MAX when the kernel does not tell */
 	uint32_t sandbox_gone; /* nothing of the program is left */
 	int64_t memory_bytes; /* charged to who waits; -1 likewise */
-	char why[sizeof(((struct err *)0)->msg)]; /* when failed */
+	char why[sizeof(
+	    ((struct err *)0)
+		->msg)]; /* when failed, or not as warm as it should be */
 	uint32_t network; /* enum run_network */
 	char network_why[sizeof(((struct err *)0)->msg)]; /* when down */
 };
