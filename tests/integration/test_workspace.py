@@ -6,9 +6,15 @@ import contextlib
 import io
 import os
 import pwd
+import random
 import re
 import secrets
+import shutil
+import socket
 import stat
+import subprocess
+import sys
+import tempfile
 import threading
 import time
 import unittest
@@ -267,16 +273,6 @@ s = socket.socket(socket.AF_UNIX); s.bind("sock")
         os.truncate(self.at("sparse"), 255 << 20)
         with self.open() as z:
             self.assertEqual(z.getinfo("sparse").file_size, 255 << 20)
-
-    def test_more_entries_than_zip_had_room_for(self):
-        """65,535 are what the format knew before Zip64."""
-        with as_runner():
-            for i in range(70):
-                os.mkdir(self.at("d%d" % i))
-                for j in range(1000):
-                    open(self.at("d%d" % i, "f%d" % j), "w").close()
-        with self.open() as z:
-            self.assertEqual(len(z.namelist()), 70070)
 
     def test_while_it_changes(self):
         """Whatever comes is a sound archive, or the end of one."""
@@ -598,6 +594,37 @@ with open("/memory/big", "wb") as f:
         finally:
             volume.remove()
 
+    def test_what_others_write_does_no_harm(self):
+        """It makes us stop the step and count, again and again."""
+        with as_runner():
+            with open(self.at("nearly"), "wb") as f:
+                f.write(bytes(62 * MIB))
+        s = step(self.ws, """
+import subprocess, sys, threading, time
+done = []
+def work():
+    while time.monotonic() < end:
+        sum(range(10000))
+    done.append(1)
+end = time.monotonic() + 4
+threads = [threading.Thread(target=work) for _ in range(4)]
+for t in threads:
+    t.start()
+for t in threads:
+    t.join()
+print(subprocess.run([sys.executable, "-c", "print(len(b'x' * 9))"],
+                     capture_output=True, text=True).stdout, len(done))
+""", limits=LONG)
+        noise = service.path("noise")
+        until = time.monotonic() + 5
+        while time.monotonic() < until:
+            with open(noise, "wb") as f:
+                for _ in range(100):
+                    f.write(bytes(MIB))
+            os.remove(noise)
+        self.assertEqual(s.finish(), (0, False), s.stderr)
+        self.assertEqual(s.stdout, b"9\n 4\n")
+
     def test_what_is_over_may_shrink_but_not_grow(self):
         with as_runner():
             for i in range(5):
@@ -666,6 +693,391 @@ time.sleep(5)
             return self.ws.write(name, bytes(size)).size == size
         except Refused:
             return False
+
+
+class Links(Case):
+    """What a program can plant: the kernel keeps us inside, whatever it is."""
+
+    def setUp(self):
+        super().setUp()
+        # The runner may write there: an escape would succeed.
+        self.outside = service.path("workspaces", "outside")
+        with as_runner():
+            os.mkdir(self.outside)
+            for name in ("secret", "victim"):
+                with open(os.path.join(self.outside, name), "w") as f:
+                    f.write("outside")
+        self.ws.write("real", b"inside")
+        self.ws.write("d/secret", b"inside")
+
+    def tearDown(self):
+        self.assertEqual(sorted(os.listdir(self.outside)),
+                         ["secret", "victim"])
+        shutil.rmtree(self.outside)
+        super().tearDown()
+
+    def link(self, target, name):
+        with as_runner():
+            os.symlink(target, self.at(name))
+
+    def test_links_that_leave(self):
+        up = "../../outside"
+        for n, target in enumerate((
+                self.outside, up, "d/../../../outside", "/", "..", "/proc",
+                "/proc/self/root", "/proc/self/cwd", "../..",
+                "/proc/self/fd", "/workspace")):
+            name = "l%d" % n
+            self.link(target, name)
+            for path in (name + "/secret", name + "/workspaces/outside/secret",
+                         name + "/victim"):
+                self.refused("invalid_path", self.ws.read, path)
+                self.refused("invalid_path", self.ws.write, path, b"x")
+                self.refused("invalid_path", self.ws.delete, path)
+                self.refused("invalid_path", self.ws.zip, path)
+            self.refused("invalid_path", self.ws.list, name)
+            self.refused("invalid_path", self.ws.zip, name)
+            self.refused("invalid_path", self.ws.write, name + "/new/x", b"x")
+            self.assertEqual([e[1:3] for e in self.ws.list()
+                              if e[0] == name.encode()],
+                             [(workspaces.LINK, 0)])
+            self.ws.delete(name)
+
+    def test_files_that_are_links_out(self):
+        for target in (self.outside + "/secret", "../../outside/victim",
+                       "/proc/self/environ", "/proc/self/fd/0",
+                       "/proc/self/exe", "/etc/passwd", "/workspace/real"):
+            self.link(target, "l")
+            self.refused("invalid_path", self.ws.read, "l")
+            self.refused("invalid_path", self.ws.write, "l", b"x")
+            self.ws.delete("l")
+            with open(os.path.join(self.outside, "victim")) as f:
+                self.assertEqual(f.read(), "outside")
+
+    def test_links_in_a_row_and_in_circles(self):
+        self.link("loop", "loop")
+        self.link("b", "a")
+        self.link("a", "b")
+        for name in ("loop", "a", "loop/x", "a/x"):
+            self.refused("invalid_path", self.ws.read, name)
+            self.refused("invalid_path", self.ws.write, name, b"x")
+        self.link("real", "n0")
+        for i in range(1, 30):
+            self.link("n%d" % (i - 1), "n%d" % i)
+        self.assertEqual(self.ws.read("n29"), b"inside")
+        self.ws.write("n29", b"new")
+        self.assertEqual(self.ws.read("real"), b"new")
+
+    def test_links_that_stay_work(self):
+        self.link("real", "l")
+        self.link("d", "ld")
+        self.link("../real", "d/up")
+        self.link("nowhere", "dangling")
+        self.assertEqual(self.ws.read("l"), b"inside")
+        self.assertEqual(self.ws.read("ld/secret"), b"inside")
+        self.assertEqual(self.ws.read("ld/up"), b"inside")
+        self.assertEqual(self.ws.names("ld"), [b"secret", b"up"])
+        kinds = {e[0]: e[1:3] for e in self.ws.list()}
+        self.assertEqual(kinds[b"l"], (workspaces.FILE, 6))
+        self.assertEqual(kinds[b"ld"], (workspaces.DIR, 0))
+        self.assertEqual(kinds[b"dangling"], (workspaces.LINK, 0))
+        self.ws.write("ld/new", b"1")
+        self.assertEqual(self.ws.read("d/new"), b"1")
+        self.ws.write("d/up", b"through")
+        self.assertEqual(self.ws.read("real"), b"through")
+        self.assertTrue(os.path.islink(self.at("d/up")))
+        self.ws.write("dangling", b"made")
+        self.assertEqual(self.ws.read("nowhere"), b"made")
+        with zipfile.ZipFile(io.BytesIO(self.ws.zip("ld"))) as z:
+            self.assertEqual(sorted(z.namelist()), ["new", "secret"])
+        self.ws.delete("ld")
+        self.ws.delete("l")
+        self.assertEqual(self.ws.read("d/secret"), b"inside")
+        self.assertEqual(self.ws.read("real"), b"through")
+
+    def test_what_must_not_be_opened(self):
+        """Opening a FIFO would wait for ever, a device do anything."""
+        with as_runner():
+            os.mkfifo(self.at("fifo"))
+            s = socket.socket(socket.AF_UNIX)
+            s.bind(self.at("sock"))
+            s.close()
+        os.mknod(self.at("dev"), stat.S_IFCHR | 0o666, os.makedev(1, 5))
+        self.link("fifo", "link")
+        begun = time.monotonic()
+        for name in ("fifo", "sock", "dev", "link"):
+            self.refused("invalid_path", self.ws.read, name)
+            self.refused("invalid_path", self.ws.write, name, b"x")
+            self.refused("invalid_path", self.ws.zip, name)
+        for name in ("fifo", "sock", "dev"):
+            self.refused("not_found", self.ws.read, name + "/x")
+        self.assertEqual({e[0]: e[1] for e in self.ws.list()}[b"fifo"],
+                         workspaces.OTHER)
+        with zipfile.ZipFile(io.BytesIO(self.ws.zip())) as z:
+            self.assertEqual(sorted(z.namelist()),
+                             ["d/", "d/secret", "real"])
+        self.ws.stat()
+        self.assertLess(time.monotonic() - begun, 10)
+        for name in ("link", "fifo", "sock", "dev"):
+            self.ws.delete(name)
+        self.assertEqual(self.ws.names(), [b"d", b"real"])
+
+    def test_modes_do_not_hold_us_up(self):
+        run(self.ws, """
+import os
+os.makedirs("shut/in")
+open("shut/in/f", "w").write("hidden")
+open("none", "w").write("none")
+os.chmod("none", 0)
+os.chmod("shut/in/f", 0)
+os.chmod("shut/in", 0)
+os.chmod("shut", 0)
+""")
+        self.assertEqual(self.ws.read("none"), b"none")
+        self.assertEqual(self.ws.read("shut/in/f"), b"hidden")
+        self.assertEqual(self.ws.names("shut"), [b"in"])
+        self.ws.write("shut/in/g", b"1")
+        self.assertEqual(self.ws.stat().files, 9)
+        with zipfile.ZipFile(io.BytesIO(self.ws.zip("shut"))) as z:
+            self.assertEqual(z.read("in/f"), b"hidden")
+        self.ws.delete("shut/in/f")
+        self.ws.delete("shut")
+        run(self.ws, "import os\nos.makedirs('a/b')\nos.chmod('a', 0)\n"
+                     "os.chmod('/workspace', 0)")
+        self.assertEqual(self.ws.names(), [b"a", b"d", b"none", b"real"])
+
+    def test_hard_links(self):
+        run(self.ws, "import os\nos.link('real', 'h')\n"
+                     "open('h', 'w').write('both')")
+        self.assertEqual(self.ws.read("real"), b"both")
+        self.ws.write("h", b"own")
+        self.assertEqual(self.ws.read("real"), b"both")
+
+    def test_race(self):
+        """A folder and a link out of the workspace change places all the time,
+        as fast as can be, while we read, write, list and delete there."""
+        seconds = float(os.environ.get("ISOBOX_TEST_RACE_SECONDS", "5"))
+        self.link("../../outside", "x")
+        swapping = Swap(self.at("d"), self.at("x"))
+        ends = {}
+        until = time.monotonic() + seconds
+        n = 0
+        while time.monotonic() < until:
+            n += 1
+            for what, call in (
+                    ("read", lambda: self.ws.read("d/secret")),
+                    ("list", lambda: self.ws.names("d")),
+                    ("write", lambda: self.ws.write("d/w%d" % n, b"x")),
+                    ("folders", lambda: self.ws.write(
+                        "d/n%d/w" % n, b"x")),
+                    ("delete", lambda: self.ws.delete("d/victim")),
+                    ("zip", lambda: self.ws.zip("d"))):
+                try:
+                    got = call()
+                    if what == "read":
+                        self.assertEqual(got, b"inside")
+                    elif what == "list":
+                        self.assertNotIn(b"victim", got)
+                    elif what == "zip":
+                        self.assertNotIn(b"victim", got)
+                    end = "done"
+                except Refused as e:
+                    self.assertIn(e.kind, (
+                        "invalid_path", "not_found", "session_busy"))
+                    end = e.kind
+                ends[what, end] = ends.get((what, end), 0) + 1
+        swapping.stop()
+        print("%d rounds, %d swaps: %s" % (n, swapping.count, ends))
+        self.assertGreater(swapping.count, 10 * n)
+        self.assertGreater(ends.get(("read", "done"), 0), 0)
+
+
+class Swap:
+    """Exchanges two names without a pause, in a process of its own."""
+
+    def __init__(self, a, b):
+        self.count = 0
+        self.child = subprocess.Popen(
+            [sys.executable, "-c", """
+import ctypes, signal, sys
+libc = ctypes.CDLL(None)
+a, b = (n.encode() for n in sys.argv[1:])
+count, end = 0, []
+signal.signal(signal.SIGTERM, lambda *_: end.append(1))
+while not end:
+    for _ in range(100):
+        libc.renameat2(-100, a, -100, b, 2)
+    count += 100
+print(count)
+""", a, b], stdout=subprocess.PIPE, text=True)
+
+    def stop(self):
+        self.child.terminate()
+        self.count = int(self.child.communicate()[0])
+
+
+class Large(unittest.TestCase):
+    """Trees as a hostile program makes them; in memory, that is faster."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.top = tempfile.mkdtemp(prefix="isobox-test-", dir="/dev/shm")
+        cls.addClassCleanup(shutil.rmtree, cls.top, True)
+        who = pwd.getpwnam(RUNNER_USER)
+        os.chown(cls.top, who.pw_uid, who.pw_gid)
+        cls.service = Service("caddy", allowed_users=["0"], warm=False,
+                              workspaces_dir=cls.top, min_free_disk_gb=0)
+        cls.addClassCleanup(cls.service.stop)
+        cls.path = cls.service.settings["runner_socket"]
+        cls.service.start_runner()
+        wait_for("ready runner", lambda: workspaces.ready(cls.path), 30)
+
+    def setUp(self):
+        self.ws = Workspace(self.path, secrets.token_hex(16)).create()
+        self.dir = os.path.join(self.top, "sessions", self.ws.name)
+
+    def tearDown(self):
+        self.ws.remove()
+        wait_for("empty trash", lambda: not os.listdir(
+            os.path.join(self.top, "trash")), 60)
+
+    def fill(self, count, each=1000):
+        """Folders of that many names of one file."""
+        with as_runner():
+            first = os.path.join(self.dir, "file")
+            open(first, "w").close()
+            for i in range(0, count, each):
+                d = os.path.join(self.dir, "d%d" % i)
+                os.mkdir(d)
+                fd = os.open(d, os.O_DIRECTORY)
+                for j in range(min(each, count - i)):
+                    os.link(first, "f%d" % j, dst_dir_fd=fd)
+                os.close(fd)
+
+    def test_100000_entries(self):
+        self.fill(100000, each=100000)
+        begun = time.monotonic()
+        names = self.ws.names("d0")
+        listed = time.monotonic()
+        self.assertEqual(len(set(names)), 100000)
+        self.assertEqual(self.ws.stat().files, 100003)
+        counted = time.monotonic()
+        self.ws.delete("d0")
+        print("listed in %.1f s, counted in %.1f s, deleted in %.1f s" % (
+            listed - begun, counted - listed, time.monotonic() - counted))
+        self.assertLess(time.monotonic() - begun, 60)
+        self.assertEqual(self.ws.names(), [b"file"])
+
+    def test_sorted_as_long_as_that_is_possible(self):
+        self.fill(5000, each=5000)
+        names = self.ws.names("d0")
+        self.assertEqual(names, sorted(names))
+
+    def test_10000_levels(self):
+        with as_runner():
+            here = os.open(self.dir, os.O_DIRECTORY)
+            for _ in range(10000):
+                os.mkdir("deeper", dir_fd=here)
+                below = os.open("deeper", os.O_DIRECTORY, dir_fd=here)
+                os.close(here)
+                here = below
+            os.close(os.open("f", os.O_CREAT, dir_fd=here))
+            os.close(here)
+        self.assertEqual(self.ws.stat().files, 10002)
+        self.assertEqual(self.ws.names("deeper/" * 500), [b"deeper"])
+        with self.ws.ask(workspaces.ZIP) as c, \
+                self.assertRaises(Refused) as caught:
+            c.next()
+        self.assertEqual(caught.exception.kind, "too_large")
+        begun = time.monotonic()
+        self.ws.delete("deeper")
+        print("deleted in %.1f s" % (time.monotonic() - begun))
+        self.assertEqual(self.ws.stat().files, 1)
+
+    def test_more_entries_than_zip_had_room_for(self):
+        """65,535 are what the format knew before Zip64."""
+        self.fill(70000)
+        with zipfile.ZipFile(io.BytesIO(self.ws.zip())) as z:
+            self.assertEqual(len(z.namelist()), 70071)
+
+    def test_number_of_files(self):
+        self.fill(199980 - 200)
+        e = None
+        try:
+            Step(self.path, "python-slim", version, """
+import time
+for i in range(100):
+    open("new%d" % i, "w").close()
+time.sleep(15)
+""", self.ws.name, limits=LONG).finish()
+        except Refused as caught:
+            e = caught
+        self.assertEqual(e and e.kind, "quota_exceeded")
+        self.assertIn("200000", e.detail)
+        with self.assertRaises(Refused) as caught:
+            self.ws.write("one more", b"")
+        self.assertEqual(caught.exception.kind, "quota_exceeded")
+
+
+class Kill(Case):
+    """kill -9 of the runner between any two of its steps."""
+
+    def restart(self):
+        service.runner.kill()
+        service.runner.wait()
+        service.start_runner()
+        wait_for("ready runner", lambda: workspaces.ready(socket_path), 30)
+
+    def work(self, name, done, end):
+        """Writes whole files of one letter over each other, deletes trees."""
+        n = 0
+        while not end.is_set():
+            n += 1
+            letter = bytes([97 + n % 26])
+            try:
+                self.ws.write(name, letter * (1 + n * 7919 % 200000))
+                done[name] = letter
+                self.ws.write("%s.d/a/b/c" % name, letter)
+                self.ws.delete("%s.d" % name)
+            except (OSError, Refused, workspaces.Gone):
+                time.sleep(0.01)
+
+    def test_files_are_old_or_new(self):
+        done, end = {}, threading.Event()
+        workers = [threading.Thread(target=self.work,
+                                    args=("f%d" % i, done, end))
+                   for i in range(4)]
+        for w in workers:
+            w.start()
+        rng = random.Random(1)
+        try:
+            for _ in range(10):
+                time.sleep(rng.uniform(0.05, 0.4))
+                self.restart()
+        finally:
+            end.set()
+            for w in workers:
+                w.join()
+        self.assertEqual(sorted(done), ["f0", "f1", "f2", "f3"])
+        for name in done:
+            self.assertEqual(len(set(self.ws.read(name))), 1)
+        for folder in ("trash", "staging"):
+            wait_for("empty " + folder, lambda: not os.listdir(
+                service.path("workspaces", folder)), 30)
+        service.baseline = service.snapshot() - {
+            line for line in service.snapshot() if self.ws.name in line}
+
+    def test_session_and_step_survive_or_end(self):
+        s = step(self.ws, "import time\nopen('before', 'w').write('1')\n"
+                          "print(1, flush=True)\ntime.sleep(9)\n"
+                          "open('after', 'w')", limits=LONG)
+        s.until(workspaces.STDOUT)
+        self.restart()
+        with self.assertRaises((workspaces.Gone, Refused, OSError)):
+            s.finish()
+        self.assertEqual(self.ws.names(), [b"before"])
+        self.assertEqual(run(self.ws, "print(open('before').read())"), "1\n")
+        service.baseline = service.snapshot() - {
+            line for line in service.snapshot() if self.ws.name in line}
 
 
 def children_of(pid):

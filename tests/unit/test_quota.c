@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * When the quota's watch counts, and the ledger that it writes into.
+ *
+ * LINK: runner/quota.o runner/ws_walk.o runner/ws_ledger.o runner/ws_dir.o
+ */
+#include "tests/unit/unit.h"
+
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "runner/quota.h"
+#include "runner/ws_ledger.h"
+
+#define MIB (1ull << 20)
+
+int leaf_pids(const struct leaf *l, pid_t *ret, size_t max)
+{
+	(void)l;
+	(void)ret;
+	(void)max;
+	return 0;
+}
+
+static const struct quota_state at_rest = {.then = {.free_bytes = 1000 * MIB,
+					       .free_files = 1000000,
+					       .written_bytes = 77 * MIB,
+					       .now_us = 1000000},
+    .cost_us = 100,
+    .room_bytes = 100 * MIB,
+    .room_files = 10000};
+
+/* So much less is free, so much more was written, so much later. */
+static enum quota_verdict after(
+    uint64_t gone, uint64_t written, uint64_t files, uint64_t us)
+{
+	struct quota_signal now = at_rest.then;
+
+	now.free_bytes -= gone;
+	now.written_bytes += written;
+	now.free_files -= files;
+	now.now_us += us;
+	return quota_decide(&at_rest, &now);
+}
+
+static void nothing_happens(void **state)
+{
+	(void)state;
+	assert_int_equal(after(0, 0, 0, 10000), QUOTA_WAIT);
+	assert_int_equal(after(MIB, MIB, 10, 10000), QUOTA_WAIT);
+}
+
+static void every_now_and_then(void **state)
+{
+	struct quota_state s = at_rest;
+	struct quota_signal now = s.then;
+
+	(void)state;
+	assert_int_equal(after(0, 0, 0, 20000), QUOTA_COUNT);
+	/* What costs more is done less often. */
+	s.cost_us = 100000;
+	now.now_us += 1000000;
+	assert_int_equal(quota_decide(&s, &now), QUOTA_WAIT);
+	now.now_us += 1000000;
+	assert_int_equal(quota_decide(&s, &now), QUOTA_COUNT);
+}
+
+static void something_is_written(void **state)
+{
+	(void)state;
+	assert_int_equal(after(4 * MIB, 0, 0, 1000), QUOTA_COUNT);
+	assert_int_equal(after(0, 4 * MIB, 0, 1000), QUOTA_COUNT);
+	assert_int_equal(after(0, 0, 2000, 1000), QUOTA_COUNT);
+	assert_int_equal(after(4 * MIB, 0, 0, 100), QUOTA_WAIT);
+}
+
+/* Then there is no waiting, whatever it costs. */
+static void it_may_be_over(void **state)
+{
+	(void)state;
+	assert_int_equal(after(109 * MIB, 0, 0, 0), QUOTA_FREEZE);
+	assert_int_equal(after(0, 109 * MIB, 0, 0), QUOTA_FREEZE);
+	assert_int_equal(after(0, 0, 15001, 0), QUOTA_FREEZE);
+	assert_int_equal(after(101 * MIB, 0, 0, 1000), QUOTA_COUNT);
+}
+
+static void space_may_come_back(void **state)
+{
+	struct quota_signal now = at_rest.then;
+
+	(void)state;
+	now.free_bytes += 500 * MIB;
+	now.free_files += 5;
+	now.written_bytes = 0; /* a process is gone */
+	assert_int_equal(quota_decide(&at_rest, &now), QUOTA_WAIT);
+	now.written_bytes = at_rest.then.written_bytes + 300 * MIB;
+	assert_int_equal(quota_decide(&at_rest, &now), QUOTA_FREEZE);
+}
+
+static void over_already(void **state)
+{
+	(void)state;
+	assert_true(quota_limit(100, 50) == 100);
+	assert_true(quota_limit(100, 100) == 100);
+	assert_true(quota_limit(100, 130) == 130);
+}
+
+static void a_count_is_good_until_something_happens(void **state)
+{
+	struct ws_account a;
+	struct ws_usage u = {4096, 2};
+
+	(void)state;
+	ws_account_reset(&a);
+	assert_false(ws_account_good(&a));
+	ws_account_set(&a, atomic_load(&a.state), &u);
+	assert_true(ws_account_good(&a));
+	ws_account_doubt(&a);
+	assert_false(ws_account_good(&a));
+
+	/* Counted across the begin of a step, or within it: not good. */
+	ws_account_set(&a, atomic_load(&a.state), &u);
+	assert_true(ws_account_good(&a));
+	ws_account_step_begins(&a);
+	assert_false(ws_account_good(&a));
+	ws_account_set(&a, 0, &u);
+	assert_false(ws_account_good(&a));
+	ws_account_set(&a, atomic_load(&a.state), &u);
+	assert_false(ws_account_good(&a));
+	ws_account_doubt(&a);
+	ws_account_step_ends(&a);
+	assert_false(ws_account_good(&a));
+	ws_account_set(&a, atomic_load(&a.state), &u);
+	assert_true(ws_account_good(&a));
+}
+
+static void the_ledger_is_shared(void **state)
+{
+	struct ws_ledger l;
+	struct err e;
+	int status;
+	pid_t pid;
+
+	(void)state;
+	assert_int_equal(ws_ledger_open(10, 4, &l, &e), 0);
+	pid = fork();
+	if (pid == 0) {
+		atomic_store(&l.accounts[3].bytes, 100);
+		atomic_store(&l.claims[1].account, 3);
+		atomic_store(&l.claims[1].bytes, 11);
+		atomic_store(&l.claims[2].bytes, 5);
+		_exit(0);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	assert_true(ws_ledger_claimed(&l, 3) == 11);
+	assert_true(ws_ledger_total(&l) == 116);
+	ws_ledger_close(&l);
+	assert_null(l.accounts);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(nothing_happens),
+	    cmocka_unit_test(every_now_and_then),
+	    cmocka_unit_test(something_is_written),
+	    cmocka_unit_test(it_may_be_over),
+	    cmocka_unit_test(space_may_come_back),
+	    cmocka_unit_test(over_already),
+	    cmocka_unit_test(a_count_is_good_until_something_happens),
+	    cmocka_unit_test(the_ledger_is_shared),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
