@@ -259,18 +259,52 @@ static int add_deleted(const struct watch *w, int fds, const char *name,
 	return fresh;
 }
 
+/* Whether it has let go of its memory, on its way out: /proc/PID/statm, proc(5). */
+static bool is_leaving(pid_t pid)
+{
+	char path[32], text[4];
+	cleanup_fd int fd = -1;
+
+	(void)snprintf(path, sizeof path, "/proc/%d/statm", pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	return fd < 0 || read(fd, text, 2) != 2 || memcmp(text, "0 ", 2) == 0;
+}
+
+/* Its descriptors. Without memory, and for a moment in execve(2), a process is
+ * root's (task_dump_owner() in Linux's fs/proc/base.c): the one has no files any
+ * more, or at once, the other is asked again. NULL with errno, 0 when it is
+ * gone. */
+static DIR *open_descriptors(pid_t pid)
+{
+	char path[32];
+	DIR *d;
+
+	(void)snprintf(path, sizeof path, "/proc/%d/fd", pid);
+	for (int n = 0; (d = opendir(path)) == NULL && errno == EACCES; n++) {
+		if (is_leaving(pid)) {
+			errno = 0;
+			return NULL;
+		}
+		if (n == STOP_TRIES) {
+			errno = EACCES;
+			return NULL;
+		}
+		(void)usleep(STOP_WAIT_US);
+	}
+	if (d == NULL && (errno == ENOENT || errno == ESRCH))
+		errno = 0;
+	return d;
+}
+
 /* What one process has open. That it is gone by now is no failure. */
 static int add_process(const struct watch *w, pid_t pid, struct ws_inodes *seen,
     struct ws_usage *sum)
 {
-	char path[32];
-	cleanup_dir DIR *d = NULL;
+	cleanup_dir DIR *d = open_descriptors(pid);
 	const struct dirent *x;
 
-	(void)snprintf(path, sizeof path, "/proc/%d/fd", pid);
-	d = opendir(path);
 	if (d == NULL)
-		return errno == ENOENT || errno == ESRCH ? 0 : -errno;
+		return -errno;
 	while ((x = readdir(d)) != NULL)
 		if (x->d_name[0] != '.' &&
 		    add_deleted(w, dirfd(d), x->d_name, seen, sum) < 0)
