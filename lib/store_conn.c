@@ -30,7 +30,7 @@
  * that has its time, a backup, and tries again as many pages later.
  */
 #define WAL_PAGES 1000
-#define WAL_WAIT_MS 250u
+#define WAL_WAIT_MS 1000u
 
 /* foreign_keys and the like are a connection's own; temp files would be outside
  * of what Landlock allows; freed pages hold clients' secrets. */
