@@ -44,6 +44,9 @@
 #define CHUNK (64u * 1024)
 #define EXIT_SIGNAL 128u
 
+/* proc(5): utime, stime, cutime and cstime are fields 14 to 17. */
+#define STAT_UTIME 14
+
 #define REPEATS 8
 #define REPEAT_MS 200
 
@@ -104,28 +107,38 @@ static int set_input(struct kernel *k, const struct blob *data, struct err *e)
 	return 0;
 }
 
+/* The sum of n numbers that begin at text. */
+static uint64_t sum_numbers(const char *text, int n)
+{
+	uint64_t sum = 0;
+
+	for (int i = 0; i < n; i++) {
+		char *end;
+
+		sum += strtoull(text, &end, 10);
+		text = end;
+	}
+	return sum;
+}
+
 /* User and system time of the kernel and the children that it has waited for,
  * in gVisor's ticks of 10 ms; as it was before when /proc does not tell. */
 static uint64_t cpu_now(const struct kernel *k)
 {
-	unsigned long long user, system, child_user, child_system;
 	const long hz = sysconf(_SC_CLK_TCK);
 	char text[512];
-	const char *after;
+	const char *at;
 	ssize_t n = pread(k->stat_fd, text, sizeof(text) - 1, 0);
 
 	if (n <= 0 || hz <= 0)
 		return k->cpu_us;
 	text[n] = '\0';
-	after = strrchr(text, ')'); /* the name may hold anything */
-	if (after == NULL ||
-	    sscanf(after,
-		") %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu "
-		"%llu %llu %llu",
-		&user, &system, &child_user, &child_system) != 4)
+	at = strrchr(text, ')'); /* the end of the name, field 2 */
+	for (int field = 2; at != NULL && field < STAT_UTIME; field++)
+		at = strchr(at + 1, ' ');
+	if (at == NULL)
 		return k->cpu_us;
-	return (user + system + child_user + child_system) *
-	       (1000000ull / (unsigned long)hz);
+	return sum_numbers(at, 4) * (1000000 / (uint64_t)hz);
 }
 
 /* Whatever it has become: its end is seen by SIGCHLD. */

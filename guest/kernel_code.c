@@ -4,14 +4,14 @@
 #include <stddef.h>
 #include <string.h>
 
-#define KERNEL_FILE(symbol, file)                                       \
-	__asm__(".section .rodata\n" #symbol ":\n"                      \
-		".incbin \"" file "\"\n" #symbol "_end:\n.previous\n"); \
+#define KERNEL_FILE(symbol, file)                                        \
+	__asm__(".section .rodata\n" #symbol ":\n"                       \
+		".incbin \"" #file "\"\n" #symbol "_end:\n.previous\n"); \
 	extern const char symbol[], symbol##_end[]
 
-KERNEL_FILE(kernel_node, "kernel.cjs");
-KERNEL_FILE(kernel_python, "kernel.py");
-KERNEL_FILE(kernel_reseed, "reseed.so");
+KERNEL_FILE(kernel_node, kernel.cjs);
+KERNEL_FILE(kernel_python, kernel.py);
+KERNEL_FILE(kernel_reseed, reseed.so);
 
 static struct blob between(const char *begin, const char *end)
 {

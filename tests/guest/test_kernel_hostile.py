@@ -33,8 +33,6 @@ class TestInterrupt(KernelCase):
         self.assertEqual(s.err.count("File "), 1, s.err)
         self.interrupted("import time; time.sleep(100)")
         self.interrupted("import subprocess; subprocess.run(['sleep', '100'])")
-        self.interrupted("import os; os.system('sleep 100'); time.sleep(100)"
-                         ) if False else None
         self.good("print(kept)", "1\n")
 
     def test_children_get_it_too(self):
@@ -281,7 +279,7 @@ class TestEnds(unittest.TestCase):
                          "  except OSError: time.sleep(.01)")
             time.sleep(2)
             kernel.interrupt()
-            deadline = time.monotonic() + 10
+            deadline = time.monotonic() + 30
             while time.monotonic() < deadline:
                 try:
                     s = kernel.end(2)
