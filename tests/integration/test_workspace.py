@@ -915,6 +915,178 @@ print(count)
         self.count = int(self.child.communicate()[0])
 
 
+class Frames(Case):
+    """The runner does not trust the web side."""
+
+    def exchange(self, data):
+        with workspaces.Connection(socket_path, 20) as c:
+            c.socket.sendall(data)
+            c.socket.shutdown(socket.SHUT_WR)
+            try:
+                while True:
+                    c.next()
+            except (Refused, workspaces.Gone, ConnectionResetError):
+                pass
+
+    def request(self, op=workspaces.OPEN, kind=workspaces.SESSION, who=None,
+                path=b"x", size=0):
+        return bytes([op, kind]) + b"".join((
+            workspaces.string("test"),
+            workspaces.string(self.ws.name if who is None else who),
+            workspaces.string(path), workspaces.u64(size)))
+
+    def test_what_no_honest_web_side_sends(self):
+        for payload in (
+                b"", self.request(op=0), self.request(op=9),
+                self.request(kind=0), self.request(kind=3),
+                self.request(who="../sessions/" + self.ws.name),
+                self.request(who=""), self.request(who="a\0b"),
+                self.request(who="x" * 65), self.request(size=1),
+                self.request(op=workspaces.STAT),
+                self.request() + b"\0", self.request()[:-1]):
+            with workspaces.Connection(socket_path) as c:
+                c.send(workspaces.WS, payload)
+                self.refused("sandbox_failed", c.next)
+        self.assertIsNone(service.runner.poll())
+
+    def test_random_bytes(self):
+        seed = time.time_ns() % 1000000
+        print("seed %d" % seed)
+        rng = random.Random(seed)
+        self.ws.write("x", b"1")
+        for _ in range(300):
+            data = bytearray(workspaces.frame(workspaces.WS, self.request(
+                op=rng.choice((workspaces.STAT, workspaces.OPEN,
+                               workspaces.WRITE, workspaces.ZIP)),
+                path=rng.choice((b"", b"x", b"a/b")),
+                size=rng.choice((0, 1, workspaces.UNKNOWN)))))
+            for _ in range(rng.randint(0, 3)):
+                data[rng.randrange(4, len(data))] = rng.randrange(256)
+            self.exchange(bytes(data))
+        self.assertIsNone(service.runner.poll())
+        self.ws.stat()
+
+    def test_too_many_at_once(self):
+        """Uploads wait for their clients; they do not keep others away."""
+        held = []
+        try:
+            for i in range(48):
+                c = self.ws.ask(workspaces.WRITE, "f%d" % i, 1)
+                c.expect(workspaces.INFO)
+                held.append(c)
+            e = self.refused("capacity", self.ws.write, "more", b"x")
+            self.assertGreaterEqual(e.retry_after, 1)
+            self.ws.stat()
+            self.assertEqual(run(self.ws, "print(1)"), "1\n")
+        finally:
+            for c in held:
+                c.close()
+        wait_for("an upload", lambda: self.try_write())
+        self.assertEqual(self.ws.names(), [b"more"])
+
+    def try_write(self):
+        try:
+            return self.ws.write("more", b"x").size == 1
+        except Refused:
+            return False
+
+
+class Storage(unittest.TestCase):
+    """Disk of all together, and of the host."""
+
+    def serve(self, **settings):
+        s = Service("caddy", allowed_users=["0"], warm=False, **settings)
+        self.addCleanup(s.stop)
+        s.start_runner()
+        path = s.settings["runner_socket"]
+        wait_for("ready runner", lambda: workspaces.ready(path), 30)
+        return s, path
+
+    def refused(self, call, *args):
+        with self.assertRaises(Refused) as caught:
+            call(*args)
+        self.assertEqual(caught.exception.kind, "storage_full",
+                         caught.exception.detail)
+
+    def step(self, path, ws, code):
+        return Step(path, "python-slim", version, code, ws.name,
+                    limits=LONG).finish()
+
+    def test_all_together(self):
+        s, path = self.serve(sessions_disk_max_gb=1, session_disk_mb=2048,
+                             min_free_disk_gb=0)
+        big = Workspace(path, "big").create()
+        other = Workspace(path, "other").create()
+        other.write("x", b"x")
+        with as_runner():
+            fd = os.open(s.path("workspaces", "sessions", "big", "f"),
+                         os.O_CREAT | os.O_WRONLY)
+            os.posix_fallocate(fd, 0, 1100 * MIB)
+            os.close(fd)
+        self.assertGreater(big.stat().used, 1100 * MIB)
+        self.refused(other.write, "y", b"y")
+        self.refused(Workspace(path, "third").create)
+        self.refused(self.step, path, other, """
+import time
+open("z", "wb").write(bytes(3 << 20))
+time.sleep(10)
+""")
+        self.assertEqual(self.step(path, other, "print(1)"), (0, False))
+        big.delete("f")
+        big.stat()
+        other.write("y", b"y")
+        third = Workspace(path, "third").create()
+        # What is on the disk is counted anew at a start.
+        with as_runner():
+            fd = os.open(s.path("workspaces", "sessions", "big", "f"),
+                         os.O_CREAT | os.O_WRONLY)
+            os.posix_fallocate(fd, 0, 1100 * MIB)
+            os.close(fd)
+        s.runner.kill()
+        s.runner.wait()
+        s.start_runner()
+        wait_for("ready runner", lambda: workspaces.ready(path), 30)
+        wait_for("a count", lambda: self.is_full(other))
+        self.assertEqual(sorted(big.ids()), ["big", "other", "third"])
+        third.remove()
+        big.remove()
+        wait_for("room", lambda: not self.is_full(other))
+
+    def is_full(self, ws):
+        try:
+            ws.write("probe", b"")
+            ws.write("probe", b"1")
+            return False
+        except Refused as e:
+            return e.kind == "storage_full"
+
+    def test_free_disk(self):
+        _, path = self.serve(min_free_disk_gb=1048576)
+        self.refused(Workspace(path, "one").create)
+        wait_for("no id", lambda: not Workspace(path, "one").ids())
+
+    def test_directory_that_cannot_be_used(self):
+        """Runs without sessions go on."""
+        for folder in ("/proc/none", "/tmp"):
+            s, path = self.serve(workspaces_dir=folder)
+            with self.assertRaises(Refused) as caught:
+                Workspace(path, "one").create()
+            self.assertEqual(caught.exception.kind, "sandbox_failed")
+            self.assertIn(folder, caught.exception.detail)
+            self.assertEqual(Step(path, "python-slim", version,
+                                  "print(1)").finish(), (0, False))
+
+    def test_one_runner_in_a_directory(self):
+        one, path = self.serve()
+        two, other = self.serve(
+            workspaces_dir=one.settings["workspaces_dir"])
+        Workspace(path, "one").create()
+        with self.assertRaises(Refused) as caught:
+            Workspace(other, "two").create()
+        self.assertIn("another isobox-runner", caught.exception.detail)
+        self.assertIsNone(two.runner.poll())
+
+
 class Large(unittest.TestCase):
     """Trees as a hostile program makes them; in memory, that is faster."""
 

@@ -107,7 +107,9 @@ def asan_steps():
              python("tests/cgi"),
              python("tests/integration", "test_runner", "test_limits",
                     "test_execute.TestResult", "test_execute.TestEntry",
-                    "test_execute.TestPythonSlim")]
+                    "test_execute.TestPythonSlim", "test_workspace.Files",
+                    "test_workspace.Links", "test_workspace.Zip",
+                    "test_workspace.Frames")]
     for step in steps[1:]:
         step.env["B"] = "build/asan"
     return steps
