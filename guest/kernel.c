@@ -35,6 +35,7 @@
 #include <unistd.h>
 
 #include "guest/child.h"
+#include "guest/cpustat.h"
 #include "guest/kernel_code.h"
 #include "guest/klink.h"
 #include "guest/strings.h"
@@ -43,9 +44,6 @@
 
 #define CHUNK (64u * 1024)
 #define EXIT_SIGNAL 128u
-
-/* proc(5): utime, stime, cutime and cstime are fields 14 to 17. */
-#define STAT_UTIME 14
 
 #define REPEATS 8
 #define REPEAT_MS 200
@@ -73,7 +71,7 @@ struct kernel {
 	struct stream out[2];
 	struct klink link;
 	pid_t pid;
-	int stat_fd; /* /proc/PID/stat */
+	int stat_fd; /* of its CPU time */
 	bool ready; /* it has been once */
 	size_t logged;
 	uint64_t cpu_us; /* at the end of the last step */
@@ -105,40 +103,6 @@ static int set_input(struct kernel *k, const struct blob *data, struct err *e)
 	if (lseek(k->in_fd, 0, SEEK_SET) != 0)
 		return err_sys(e, errno, "cannot rewind the input");
 	return 0;
-}
-
-/* The sum of n numbers that begin at text. */
-static uint64_t sum_numbers(const char *text, int n)
-{
-	uint64_t sum = 0;
-
-	for (int i = 0; i < n; i++) {
-		char *end;
-
-		sum += strtoull(text, &end, 10);
-		text = end;
-	}
-	return sum;
-}
-
-/* User and system time of the kernel and the children that it has waited for,
- * in gVisor's ticks of 10 ms; as it was before when /proc does not tell. */
-static uint64_t cpu_now(const struct kernel *k)
-{
-	const long hz = sysconf(_SC_CLK_TCK);
-	char text[512];
-	const char *at;
-	ssize_t n = pread(k->stat_fd, text, sizeof(text) - 1, 0);
-
-	if (n <= 0 || hz <= 0)
-		return k->cpu_us;
-	text[n] = '\0';
-	at = strrchr(text, ')'); /* the end of the name, field 2 */
-	for (int field = 2; at != NULL && field < STAT_UTIME; field++)
-		at = strchr(at + 1, ' ');
-	if (at == NULL)
-		return k->cpu_us;
-	return sum_numbers(at, 4) * (1000000 / (uint64_t)hz);
 }
 
 /* Whatever it has become: its end is seen by SIGCHLD. */
@@ -340,7 +304,7 @@ static int finish_step(
 	k->repeat = 0;
 	if (rc < 0)
 		return rc;
-	k->cpu_us = cpu_now(k);
+	k->cpu_us = cpustat_read(k->stat_fd, before_us);
 	x->cpu_us = k->cpu_us > before_us ? k->cpu_us - before_us : 0;
 	begun = proto_begin(&k->control->out, PROTO_GUEST_STEP_DONE);
 	guest_step_result_encode(x, &k->control->out);
@@ -515,15 +479,6 @@ static int make_input(struct kernel *k, struct err *e)
 	return k->in_fd < 0 ? err_sys(e, errno, "%s", path) : 0;
 }
 
-static int open_stat(struct kernel *k, struct err *e)
-{
-	char path[40];
-
-	(void)snprintf(path, sizeof(path), "/proc/%d/stat", k->pid);
-	k->stat_fd = open(path, O_RDONLY | O_CLOEXEC);
-	return k->stat_fd < 0 ? err_sys(e, errno, "%s", path) : 0;
-}
-
 static int start(struct kernel *k, const struct guest_kernel *what, int theirs,
     struct program_pipes *pipes, struct err *e)
 {
@@ -579,7 +534,7 @@ static int open_kernel(struct kernel *k, const struct guest_kernel *what,
 	rc = start(k, what, theirs, pipes, e);
 	(void)close(theirs);
 	take_pipes(k, pipes);
-	if (rc < 0 || (rc = open_stat(k, e)) < 0 ||
+	if (rc < 0 || (rc = cpustat_open(k->pid, &k->stat_fd, e)) < 0 ||
 	    (rc = boot_keep_kill(e)) < 0)
 		return rc;
 	return control_unblock(e);

@@ -4,14 +4,18 @@
 #include <stddef.h>
 #include <string.h>
 
-#define KERNEL_FILE(symbol, file)                                        \
-	__asm__(".section .rodata\n" #symbol ":\n"                       \
-		".incbin \"" #file "\"\n" #symbol "_end:\n.previous\n"); \
-	extern const char symbol[], symbol##_end[]
+/* Made by the Makefile of what is in guest/kernel. */
+#define KERNEL_FILE(symbol, file)                  \
+	__asm__(".section .rodata\n" #symbol ":\n" \
+		".incbin \"" #file "\"\n" #symbol "_end:\n.previous\n")
 
 KERNEL_FILE(kernel_node, kernel.cjs);
 KERNEL_FILE(kernel_python, kernel.py);
 KERNEL_FILE(kernel_reseed, reseed.so);
+
+extern const char kernel_node[], kernel_node_end[];
+extern const char kernel_python[], kernel_python_end[];
+extern const char kernel_reseed[], kernel_reseed_end[];
 
 static struct blob between(const char *begin, const char *end)
 {
