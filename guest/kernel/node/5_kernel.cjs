@@ -28,6 +28,7 @@ class Kernel {
     this.artifacts = new Artifacts();
     this.input = alloc(0);
     this.random = Math.random;
+    this.begun = false; // the step's code
     this.left = false; // by process.exit()
     this.running = null; // ends the step early: (outcome) => void
     this.guard = new vm.Script('__isobox_run()', { filename: 'node:vm' });
@@ -131,8 +132,11 @@ class Kernel {
 
   /* Interrupts, exits and errors, wherever they come from */
 
+  /* init sends none before it was told that a step has begun: what comes until
+   * then was for the step before. */
   interrupted() {
-    this.running?.({ interrupted: true });
+    if (this.begun)
+      this.running?.({ interrupted: true });
   }
 
   leave(code) {
@@ -243,6 +247,7 @@ class Kernel {
     const expression = `${this.imports.rewrite(source)}\n//# sourceURL=${name}`;
     const begun = frame(STARTED);
     const outcome = this.guarded(() => {
+      this.begun = true;
       writeSync(LINK, begun); // from now on, SIGINT is welcome
       this.post(expression, finish);
     });
@@ -284,7 +289,7 @@ class Kernel {
 
   begin(files) {
     this.streams.begin();
-    this.left = false;
+    this.left = this.begun = false;
     process.exit = this.exit;
     process.exitCode = undefined;
     for (const [event, handler] of [
