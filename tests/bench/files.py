@@ -7,7 +7,7 @@ import statistics
 import subprocess
 import sys
 
-import targets
+import subjects
 from part import Part, row
 
 ROUNDS = max(5, int(os.environ.get("ROUNDS", "40")) // 4)
@@ -36,7 +36,7 @@ def files(bench):
         f.write(os.urandom(SIZE))
     os.chmod(big, 0o644)
     session = site.service.client().post(
-        "/v1/sessions", {"runtime": targets.LANGUAGE}).json()
+        "/v1/sessions", {"runtime": subjects.LANGUAGE}).json()
     target = "/v1/sessions/" + session["id"]
     token = "X-Session-Token: " + session["token"]
     part = Part("Files of 16 MiB",

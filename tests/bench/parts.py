@@ -9,9 +9,9 @@ import statistics
 import sys
 
 import programs
-import targets
+import subjects
 from part import Part, Skip, percentile, row
-from targets import LANGUAGE, PRINT, PRINTED, load, must, request
+from subjects import LANGUAGE, PRINT, PRINTED, load, must, request
 
 ROUNDS = int(os.environ.get("ROUNDS", "40"))
 SECONDS = int(os.environ.get("SECONDS", "60"))
@@ -32,7 +32,7 @@ class Bench:
 
     def site(self, warm):
         if warm not in self._sites:
-            self._sites[warm] = targets.Site(warm).start()
+            self._sites[warm] = subjects.Site(warm).start()
         return self._sites[warm]
 
     @property
@@ -46,7 +46,7 @@ class Bench:
     @property
     def bare(self):
         if self._bare is None:
-            self._bare = targets.bare_python(self.cold.service)
+            self._bare = subjects.bare_python(self.cold.service)
         return self._bare
 
     def stop(self):
@@ -70,7 +70,7 @@ def cold(bench):
     ours, theirs, native = [], [], []
     site = bench.cold
     for i in range(ROUNDS + 2):
-        times = (bench.bare.run(), site.execute()[0], targets.native_python())
+        times = (bench.bare.run(), site.execute()[0], subjects.native_python())
         must([times[1]], "a cold run")
         # A killed sandbox is cleaned up after its answer: not on the
         # other's time.
@@ -289,7 +289,7 @@ def sustained(bench):
 
 def bare_cpu(bench):
     """CPU milliseconds of a bare runsc run; None where it is not counted."""
-    group = targets.CpuGroup("isobox-bench-%d" % os.getpid())
+    group = subjects.CpuGroup("isobox-bench-%d" % os.getpid())
     try:
         used = []
         for _ in range(SLOW_ROUNDS):
@@ -354,7 +354,7 @@ def session_steps(site, session):
 
 def waiting(bench):
     """Memory of sandboxes that wait for Python."""
-    site = targets.Site(True).start()
+    site = subjects.Site(True).start()
     try:
         if not site.prime(PRINT, PRINTED):
             raise Skip(NO_WARM)

@@ -3,7 +3,7 @@
 
 import collections
 
-import targets
+import subjects
 
 HELLO = {
     "python": "print('hello')",
@@ -46,13 +46,13 @@ def available(site):
 
 
 def hello(name):
-    return targets.request(name, HELLO[name]), '"stdout":"hello\\n"'
+    return subjects.request(name, HELLO[name]), '"stdout":"hello\\n"'
 
 
 def plain(service, name):
     if name not in PLAIN:
         return None
-    return targets.BareRunsc(
-        service, "plain-" + name, targets.image_of(name),
+    return subjects.BareRunsc(
+        service, "plain-" + name, subjects.image_of(name),
         ["/bin/sh", "-c", PLAIN[name].command % HELLO[name].rstrip()],
         b"hello\n", ["HOME=/tmp"])

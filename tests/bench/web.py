@@ -14,7 +14,7 @@ import sys
 import time
 
 import harness
-import targets
+import subjects
 from part import Part, row
 
 SECONDS = int(os.environ.get("WEB_SECONDS", "5"))
@@ -33,7 +33,7 @@ def listen(path):
 def start_trivial(service):
     """The trivial program behind a front server like that of the service; its
     port."""
-    program = os.path.join(targets.FOLDER, "trivial")
+    program = os.path.join(subjects.FOLDER, "trivial")
     path = service.path("trivial.sock")
     service.own_directory("front2", harness.FRONT_USER)
     port = harness.free_port()
