@@ -165,6 +165,7 @@ static int start_compiler(struct init *i, struct err *e)
 	if (argv == NULL)
 		return err_sys(e, ENOMEM, "cannot start the compile step");
 	c.argv = argv;
+	c.cwd = FILES_DIR; /* the sources' own, wherever the program works */
 	return run_step(i, &c, true, false, e);
 }
 

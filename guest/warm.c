@@ -286,6 +286,7 @@ static int start_child(struct warm *w, int theirs, struct err *e)
 		null = child_compiler_fds(w->pipes, c.fds, e);
 		if (null < 0)
 			return null;
+		c.cwd = FILES_DIR;
 	}
 	w->entry_there = true;
 	return child_start(&c, &w->pid, e);
