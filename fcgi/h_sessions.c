@@ -179,9 +179,10 @@ static int make(
     struct exchange *x, const struct store_session *s, struct err *e)
 {
 	struct ws_call call = session_call(x, s);
+	const struct store_session_max max = {x->app->config->max_sessions,
+	    x->app->config->max_sessions_per_tenant};
 	struct err ignored;
-	int r = store_session_create(
-	    x->app->store, s, x->app->config->max_sessions, e);
+	int r = store_session_create(x->app->store, s, &max, e);
 
 	if (r < 0)
 		return r;

@@ -61,7 +61,8 @@ struct config {
 	char *log_level; /* a word of log_level_parse() */
 
 	/* Sessions, volumes and kernels. */
-	uint32_t max_sessions;
+	uint32_t max_sessions; /* of all tenants */
+	uint32_t max_sessions_per_tenant;
 	uint32_t session_ttl_sec;
 	uint32_t session_disk_mb; /* quota of one session */
 	uint32_t sessions_disk_max_gb; /* of all together */

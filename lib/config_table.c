@@ -118,6 +118,8 @@ const struct config_key config_keys[] = {
 	/* Sessions, volumes and kernels. */
 	UINT(max_sessions, "MAX_SESSIONS", 0, 100000, "200",
 	    "sessions at the same time"),
+	UINT(max_sessions_per_tenant, "MAX_SESSIONS_PER_TENANT", 0, 100000,
+	    "200", "sessions of one tenant at the same time"),
 	UINT(session_ttl_sec, "SESSION_TTL_SEC", 60, 31536000, "86400",
 	    "an idle session is removed after so many seconds"),
 	UINT(session_disk_mb, "SESSION_DISK_MB", 1, 1048576, "512",

@@ -62,13 +62,18 @@ struct store_session {
 
 /*
  * Puts the whole record in, times included (expires_ms is set from used_ms and
- * ttl_sec). ERR_TOO_MANY_SESSIONS when there are `max` already, those that have
- * expired and those being removed included until they are gone;
+ * ttl_sec). ERR_TOO_MANY_SESSIONS when there are max->all already, or the tenant
+ * has max->of_tenant, those that have expired and those being removed included
+ * until they are gone;
  * ERR_VOLUME_NOT_FOUND when its tenant has no such volume, ERR_VOLUME_BUSY when
  * another session holds it. From here on the session holds the volume.
  */
+struct store_session_max {
+	uint32_t all;
+	uint32_t of_tenant;
+};
 int store_session_create(struct store *s, const struct store_session *new,
-    uint32_t max, struct err *e);
+    const struct store_session_max *max, struct err *e);
 
 /* The live session of that tenant: not one that has expired or is being
  * removed. ERR_SESSION_NOT_FOUND. */

@@ -33,18 +33,33 @@ static int check_volume(
 	return 0;
 }
 
-static int insert(struct store_tx *t, const struct store_session *n,
-    uint32_t max, struct err *e)
+static int check_count(struct store_tx *t, const char *tenant,
+    const struct store_session_max *max, struct err *e)
 {
-	int64_t count = 0;
+	int64_t all = 0;
+	int64_t own = 0;
 	int r;
 
-	if ((r = store_ask(t, STMT_SESSION_COUNT, &count, e, "")) < 0 ||
+	if ((r = store_ask(t, STMT_SESSION_COUNT, &all, e, "")) < 0 ||
+	    (r = store_ask(t, STMT_SESSION_COUNT_OF, &own, e, "t", tenant)) < 0)
+		return r;
+	if (own >= max->of_tenant)
+		return err_set(e, ERR_TOO_MANY_SESSIONS, EAGAIN,
+		    "you have %u sessions already", max->of_tenant);
+	if (all >= max->all)
+		return err_set(e, ERR_TOO_MANY_SESSIONS, EAGAIN,
+		    "there are %u sessions already", max->all);
+	return 0;
+}
+
+static int insert(struct store_tx *t, const struct store_session *n,
+    const struct store_session_max *max, struct err *e)
+{
+	int r;
+
+	if ((r = check_count(t, n->tenant, max, e)) < 0 ||
 	    (r = check_volume(t, n, e)) < 0)
 		return r;
-	if (count >= max)
-		return err_set(e, ERR_TOO_MANY_SESSIONS, EAGAIN,
-		    "there are %u sessions already", max);
 	return store_run(t, STMT_SESSION_INSERT, e, "ttbittitiiii", n->id,
 	    n->tenant, n->token_hash, sizeof(n->token_hash), (int64_t)n->type,
 	    n->runtime, n->version, (int64_t)n->network,
@@ -53,7 +68,7 @@ static int insert(struct store_tx *t, const struct store_session *n,
 }
 
 int store_session_create(struct store *s, const struct store_session *new,
-    uint32_t max, struct err *e)
+    const struct store_session_max *max, struct err *e)
 {
 	struct store_tx t;
 	int r = store_write(s, false, &t, e);

@@ -527,6 +527,20 @@ class Limits(SessionCase):
             s.request("DELETE")
 
 
+class TenantLimits(SessionCase):
+    settings = {"max_sessions_per_tenant": 2,
+                "api_keys": ["key-a", "key-b"]}
+    A, B = {"X-API-Key": "key-a"}, {"X-API-Key": "key-b"}
+
+    def test_nobody_takes_them_all(self):
+        for _ in range(2):
+            self.create(self.A)
+        r = self.post(None, self.A, runtime="py")
+        self.assert_error(r, 429, error("too_many_sessions",
+                                        "you have 2 sessions already"))
+        self.create(self.B)
+
+
 class Rates(SessionCase):
     settings = {"rate_per_min": 1, "rate_burst": 2}
 

@@ -255,7 +255,8 @@ class Worker(threading.Thread):
 
 class Together(unittest.TestCase):
     def setUp(self):
-        self.service = Service(max_sessions=2000, max_volumes=2000)
+        self.service = Service(max_sessions=2000,
+                               max_sessions_per_tenant=2000, max_volumes=2000)
         self.addCleanup(self.service.close)
         self.sockets = [self.service.path("%d.sock" % i) for i in range(2)]
         self.processes = [None, None]

@@ -2,10 +2,12 @@
 /*
  * The variables of a request, one a line of the input.
  *
- * LINK: fcgi/request.o fcgi/uri.o
+ * LINK: fcgi/request.o fcgi/uri.o fcgi/cond.o fcgi/disposition.o
  */
 #include <string.h>
 
+#include "fcgi/cond.h"
+#include "fcgi/disposition.h"
 #include "fcgi/request.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -48,6 +50,38 @@ static void check_query(const struct uri *u)
 	}
 }
 
+/* A part lies inside, and is of what was asked for. */
+static void check_conditions(const struct request *q)
+{
+	static const struct validators v = {"\"abc\"", 784111777, 784111999};
+	static const uint64_t sizes[] = {0, 1, 100, UINT64_MAX / 2};
+
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		struct range r;
+		enum range_kind kind = cond_range(q, &v, sizes[i], &r);
+
+		require(r.first <= sizes[i] && r.len <= sizes[i] - r.first);
+		require(kind != RANGE_PART || r.len > 0);
+		require(kind != RANGE_ALL || r.len == sizes[i]);
+	}
+	require(cond_check(q, NULL) != COND_NOT_MODIFIED);
+	(void)cond_check(q, &v);
+}
+
+/* One header line, whatever the name is. */
+static void check_disposition(const struct uri *u)
+{
+	const struct uri_segment *s = &u->segments[u->segment_count - 1];
+	struct buf out = {0};
+
+	disposition_put(&out, s->text, s->len, ".zip");
+	require(!out.failed && out.len > 2);
+	for (size_t i = 0; i < out.len - 2; i++)
+		require(out.data[i] >= ' ' && out.data[i] <= '~');
+	require(memcmp(out.data + out.len - 2, "\r\n", 2) == 0);
+	buf_free(&out);
+}
+
 static void check(char *const *envp)
 {
 	static struct request q;
@@ -63,6 +97,8 @@ static void check(char *const *envp)
 	}
 	check_uri(&q.uri);
 	check_query(&q.uri);
+	check_conditions(&q);
+	check_disposition(&q.uri);
 	(void)request_wants_stream(&q);
 }
 

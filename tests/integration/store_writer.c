@@ -37,6 +37,7 @@ static void session_id(char ret[TOKEN_ID_LEN + 1], const char *name, long n)
 /* It may be there already: then its acknowledgement was lost on the way. */
 static void make_session(struct store *s, const char *name, long n)
 {
+	const struct store_session_max max = {1000, 1000};
 	struct store_session new = {.ttl_sec = 100000};
 	struct err e;
 	int r;
@@ -48,7 +49,7 @@ static void make_session(struct store *s, const char *name, long n)
 		return;
 	(void)snprintf(new.tenant, sizeof(new.tenant), "%s", name);
 	new.used_ms = new.created_ms = store_now_ms();
-	check(store_session_create(s, &new, 1000, &e), &e);
+	check(store_session_create(s, &new, &max, &e), &e);
 }
 
 static void remove_session(struct store *s, const char *name, long n)

@@ -12,6 +12,9 @@
 #define ALICE "a11ce"
 #define BOB "public"
 
+static const struct store_session_max max_2 = {2, 2};
+static const struct store_session_max max_5 = {5, 5};
+
 static struct scratch tmp;
 static struct store *store;
 static struct err e;
@@ -104,7 +107,7 @@ static void session_comes_back_whole(void **state)
 	struct store_session r;
 
 	(void)state;
-	good(store_session_create(store, &n, 5, &e));
+	good(store_session_create(store, &n, &max_5, &e));
 	good(store_session_get(store, ALICE, n.id, &r, &e));
 	n.expires_ms = n.used_ms + 60000;
 	assert_memory_equal(&r.token_hash, &n.token_hash, TOKEN_HASH_LEN);
@@ -131,7 +134,7 @@ static void session_is_its_tenants(void **state)
 	uint64_t count;
 
 	(void)state;
-	good(store_session_create(store, &n, 5, &e));
+	good(store_session_create(store, &n, &max_5, &e));
 	refused(
 	    store_session_get(store, BOB, n.id, &n, &e), ERR_SESSION_NOT_FOUND);
 	refused(store_session_get(store, ALICE, "x", &n, &e),
@@ -152,16 +155,31 @@ static void sessions_are_counted(void **state)
 	(void)state;
 	for (size_t i = 0; i < ARRAY_LEN(n); i++)
 		n[i] = session(i > 0 ? ALICE : BOB, "");
-	good(store_session_create(store, &n[0], 2, &e));
-	good(store_session_create(store, &n[1], 2, &e));
-	refused(
-	    store_session_create(store, &n[2], 2, &e), ERR_TOO_MANY_SESSIONS);
+	good(store_session_create(store, &n[0], &max_2, &e));
+	good(store_session_create(store, &n[1], &max_2, &e));
+	refused(store_session_create(store, &n[2], &max_2, &e),
+	    ERR_TOO_MANY_SESSIONS);
 	/* Until it is gone altogether. */
 	good(store_session_end(store, BOB, n[0].id, &e));
-	refused(
-	    store_session_create(store, &n[2], 2, &e), ERR_TOO_MANY_SESSIONS);
+	refused(store_session_create(store, &n[2], &max_2, &e),
+	    ERR_TOO_MANY_SESSIONS);
 	good(store_session_delete(store, n[0].id, &e));
-	good(store_session_create(store, &n[2], 2, &e));
+	good(store_session_create(store, &n[2], &max_2, &e));
+}
+
+static void no_tenant_has_them_all(void **state)
+{
+	const struct store_session_max max = {5, 2};
+	struct store_session n[4];
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(n); i++)
+		n[i] = session(i < 3 ? ALICE : BOB, "");
+	good(store_session_create(store, &n[0], &max, &e));
+	good(store_session_create(store, &n[1], &max, &e));
+	refused(store_session_create(store, &n[2], &max, &e),
+	    ERR_TOO_MANY_SESSIONS);
+	good(store_session_create(store, &n[3], &max, &e));
 }
 
 static void session_ends_in_steps(void **state)
@@ -170,7 +188,7 @@ static void session_ends_in_steps(void **state)
 	struct store_id ids[4];
 
 	(void)state;
-	good(store_session_create(store, &n, 5, &e));
+	good(store_session_create(store, &n, &max_5, &e));
 	assert_int_equal(store_sessions_ending(store, ids, 4, &e), 0);
 	assert_int_equal(store_session_known(store, n.id, &e), 1);
 	good(store_session_end(store, ALICE, n.id, &e));
@@ -196,8 +214,8 @@ static void idle_sessions_expire(void **state)
 
 	(void)state;
 	idle.used_ms -= 60000;
-	good(store_session_create(store, &live, 5, &e));
-	good(store_session_create(store, &idle, 5, &e));
+	good(store_session_create(store, &live, &max_5, &e));
+	good(store_session_create(store, &idle, &max_5, &e));
 	/* Not found before anybody has swept, and not to be revived. */
 	refused(store_session_get(store, ALICE, idle.id, &idle, &e),
 	    ERR_SESSION_NOT_FOUND);
@@ -218,13 +236,13 @@ static void use_prolongs(void **state)
 	/* Within 5 s of the last one it is not worth a write. */
 	n.ttl_sec = 100000;
 	n.used_ms -= 1000;
-	good(store_session_create(store, &n, 5, &e));
+	good(store_session_create(store, &n, &max_5, &e));
 	good(store_session_touch(store, n.id, &e));
 	good(store_session_get(store, ALICE, n.id, &r, &e));
 	assert_int_equal(r.used_ms, n.used_ms);
 	n = session(ALICE, "");
 	n.used_ms -= 30000;
-	good(store_session_create(store, &n, 5, &e));
+	good(store_session_create(store, &n, &max_5, &e));
 	now = store_now_ms();
 	good(store_session_touch(store, n.id, &e));
 	good(store_session_get(store, ALICE, n.id, &r, &e));
@@ -294,19 +312,19 @@ static void volume_has_one_holder(void **state)
 	good(store_volume_create(store, &v, 2, &e));
 	a = session(ALICE, v.id);
 	b = session(ALICE, v.id);
-	good(store_session_create(store, &a, 5, &e));
-	refused(store_session_create(store, &b, 5, &e), ERR_VOLUME_BUSY);
+	good(store_session_create(store, &a, &max_5, &e));
+	refused(store_session_create(store, &b, &max_5, &e), ERR_VOLUME_BUSY);
 	good(store_volume_get(store, ALICE, v.id, &v, &e));
 	assert_string_equal(v.holder, a.id);
 	refused(store_volume_end(store, ALICE, v.id, &e), ERR_VOLUME_BUSY);
 	/* Held until the session is gone altogether. */
 	good(store_session_end(store, ALICE, a.id, &e));
-	refused(store_session_create(store, &b, 5, &e), ERR_VOLUME_BUSY);
+	refused(store_session_create(store, &b, &max_5, &e), ERR_VOLUME_BUSY);
 	refused(store_volume_delete(store, v.id, &e), ERR_STORAGE_FAILED);
 	good(store_session_delete(store, a.id, &e));
 	good(store_volume_get(store, ALICE, v.id, &v, &e));
 	assert_string_equal(v.holder, "");
-	good(store_session_create(store, &b, 5, &e));
+	good(store_session_create(store, &b, &max_5, &e));
 	good(store_session_get(store, ALICE, b.id, &a, &e));
 	assert_string_equal(a.volume, v.id);
 }
@@ -319,12 +337,15 @@ static void volume_of_another_cannot_be_held(void **state)
 	(void)state;
 	good(store_volume_create(store, &v, 2, &e));
 	n = session(ALICE, v.id);
-	refused(store_session_create(store, &n, 5, &e), ERR_VOLUME_NOT_FOUND);
+	refused(
+	    store_session_create(store, &n, &max_5, &e), ERR_VOLUME_NOT_FOUND);
 	n = session(BOB, "nothing");
-	refused(store_session_create(store, &n, 5, &e), ERR_VOLUME_NOT_FOUND);
+	refused(
+	    store_session_create(store, &n, &max_5, &e), ERR_VOLUME_NOT_FOUND);
 	good(store_volume_end(store, BOB, v.id, &e));
 	n = session(BOB, v.id);
-	refused(store_session_create(store, &n, 5, &e), ERR_VOLUME_NOT_FOUND);
+	refused(
+	    store_session_create(store, &n, &max_5, &e), ERR_VOLUME_NOT_FOUND);
 }
 
 static void volume_ends_in_steps(void **state)
@@ -354,7 +375,7 @@ static void newer_schema_is_refused(void **state)
 	struct store_session n = session(ALICE, "");
 
 	(void)state;
-	good(store_session_create(store, &n, 5, &e));
+	good(store_session_create(store, &n, &max_5, &e));
 	store_free(store);
 	sql("PRAGMA user_version = 999");
 	good(store_new(tmp.dir, &store, &e));
@@ -393,7 +414,7 @@ static void damage_behind_the_header_is_told(void **state)
 	int fd;
 
 	(void)state;
-	good(store_session_create(store, &n, 5, &e));
+	good(store_session_create(store, &n, &max_5, &e));
 	store_free(store);
 	fd = open(scratch_path(&tmp, "isobox.db"), O_WRONLY | O_CLOEXEC);
 	assert_true(fd >= 0);
@@ -451,14 +472,15 @@ static void lock_of_another_is_waited_for(void **state)
 	    sqlite3_open(scratch_path(&tmp, "isobox.db"), &db), SQLITE_OK);
 	assert_int_equal(
 	    sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL), SQLITE_OK);
-	refused(store_session_create(store, &n, 5, &e), ERR_STORAGE_FAILED);
+	refused(
+	    store_session_create(store, &n, &max_5, &e), ERR_STORAGE_FAILED);
 	assert_int_equal(e.code, EBUSY);
 	/* Readers do not care. */
 	refused(store_session_get(store, ALICE, n.id, &n, &e),
 	    ERR_SESSION_NOT_FOUND);
 	assert_int_equal(
 	    sqlite3_exec(db, "COMMIT", NULL, NULL, NULL), SQLITE_OK);
-	good(store_session_create(store, &n, 5, &e));
+	good(store_session_create(store, &n, &max_5, &e));
 	assert_int_equal(sqlite3_close(db), SQLITE_OK);
 }
 
@@ -471,6 +493,7 @@ int main(void)
 	    TEST(session_comes_back_whole),
 	    TEST(session_is_its_tenants),
 	    TEST(sessions_are_counted),
+	    TEST(no_tenant_has_them_all),
 	    TEST(session_ends_in_steps),
 	    TEST(idle_sessions_expire),
 	    TEST(use_prolongs),
