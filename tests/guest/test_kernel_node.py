@@ -258,10 +258,11 @@ class TestInterrupt(KernelCase):
             self.good("console.log(1)", "1\n")
 
     def test_what_was_abandoned_ends_no_later_step(self):
-        self.kernel.begin("await new Promise(r => setTimeout(r, 500)); 5")
+        self.kernel.begin("await new Promise(r => setTimeout(r, 2000)); 5")
+        time.sleep(0.5)
         self.kernel.interrupt()
         self.assertTrue(self.kernel.end(10).interrupted)
-        self.good("await new Promise(r => setTimeout(r, 1000, 6))")
+        self.good("await new Promise(r => setTimeout(r, 3000, 6))")
 
 
 class TestCareless(KernelCase):

@@ -11,7 +11,8 @@
  *
  * SIGINT ends what runs synchronously (vm's breakOnSigint) and no code can catch
  * that. While a step waits, it is abandoned. What it runs after an await cannot be
- * interrupted as long as it does not wait again.
+ * interrupted as long as it does not wait again. node changes its handler when a
+ * step's synchronous part ends: a SIGINT in that very moment ends the process.
  */
 const crypto = require('crypto');
 const fs = require('fs');
@@ -29,6 +30,7 @@ const HEADER = 8, CHUNK = 65536;
 const LINK = 1023; // guest/child.h
 const BOX = '/box';
 const WRITES = 200, WRITES_MS = 50;
+const DRAIN_MS = 20;
 const UUIDS = 256; // more than node keeps the randomness of
 
 const { Promise, SyntaxError, setImmediate } = globalThis;

@@ -28,6 +28,7 @@ class Kernel {
     this.artifacts = new Artifacts();
     this.input = alloc(0);
     this.random = Math.random;
+    this.interrupts = 0; // that init has sent
     this.begun = false; // the step's code
     this.left = false; // by process.exit()
     this.running = null; // ends the step early: (outcome) => void
@@ -201,6 +202,21 @@ class Kernel {
     return outcome;
   }
 
+  /* A SIGINT in the last moment of guarded() is kept by node for the next time:
+   * this one. */
+  drain() {
+    return this.run((finish) => {
+      const until = now() + DRAIN_MS;
+      const outcome = this.guarded(() => {
+        while (now() < until)
+          ;
+      });
+      finish({ value: 0 });
+      if (outcome.interrupted)
+        throw new Exit();
+    });
+  }
+
   /* The value that an inspector's answer stands for. */
   fetch(remote) {
     if (remote.objectId === undefined) {
@@ -270,7 +286,7 @@ class Kernel {
 
   async step(r) {
     const number = r.u32();
-    r.u32(); // the interrupts until now
+    const interrupts = r.u32(); // until now
     const display = r.u8() === 1;
     this.artifacts.begin(r.u32(), r.u32());
     r.string(); // the entry's name
@@ -278,6 +294,9 @@ class Kernel {
     const files = [];
     for (let n = r.u32(); n > 0; n--)
       files.push([r.string().toString(), r.string()]);
+    if (interrupts !== this.interrupts)
+      await this.drain();
+    this.interrupts = interrupts;
     const outcome = await this.perform(
       `<step-${number}>`, source, files, display);
     for (const data of this.artifacts.take())
