@@ -26,6 +26,10 @@
 
 #define RETRY_KILL_MS 5000u
 
+/* What an interpreter that waited takes more than one that did not: 3 MiB of
+ * Python's, measured by what is left to a program. */
+#define WAITER_BYTES (4 << 20)
+
 static void set_weight(struct run *r, uint32_t weight)
 {
 	struct err e;
@@ -48,14 +52,17 @@ static int64_t not_negative(int64_t n)
 	return n > 0 ? n : 0;
 }
 
-/* A program that gets what was loaded for it must not have less memory left than
- * one that loads it, or does not need it. */
-static void count_preloaded(struct run *r)
+/* A program must not have less memory left than in a sandbox of its own: neither
+ * one that gets what was loaded for it, nor one that does not need that. */
+static void count_extra(struct run *r)
 {
 	int64_t now = leaf_memory_now(r->order->leaf);
 
+	if (r->phase != PHASE_WARM)
+		return;
+	r->ahead.extra_bytes = WAITER_BYTES;
 	if (r->order->preload && now >= 0 && r->memory_idle >= 0)
-		r->ahead.preloaded_bytes = not_negative(now - r->memory_idle);
+		r->ahead.extra_bytes += not_negative(now - r->memory_idle);
 }
 
 /* Booted and warm. The default limits are set ahead: a claim with them then
@@ -65,7 +72,7 @@ static void now_ready(struct run *r)
 	const struct limits *l = &r->order->runtime->limits;
 	struct err e;
 
-	count_preloaded(r);
+	count_extra(r);
 	r->boot_cpu_us = leaf_cpu_us(r->order->leaf);
 	r->result.boot_us = clock_us() - r->begun_us;
 	if (r->job != NULL) {
@@ -269,7 +276,7 @@ static int start_again(struct run *r, struct err *e)
 	if (rc < 0)
 		return err_sys(e, -rc, "the first sandbox does not end");
 	r->oom_kills_before = not_negative(kills);
-	r->ahead.preloaded_bytes = 0;
+	r->ahead.extra_bytes = 0;
 	/* leaf_kill() has changed some of them. */
 	r->limits = (struct in_force){0};
 	buf_clear(&r->to_guest);

@@ -46,6 +46,7 @@ struct demand_entry {
 	uint64_t prior;
 	uint32_t have; /* seats: sandboxes that wait or boot for that */
 	uint64_t bytes; /* of one of them */
+	uint64_t boot_us; /* that the last one took; 0 = none yet */
 	bool lukewarm; /* the last one was, and the log has been told */
 };
 

@@ -250,6 +250,7 @@ void pool_ready(struct server *s, struct worker *w, const struct run_report *r)
 	if (seat->entry == NULL || seat->waits)
 		return;
 	note_warmth(seat->entry, r->why);
+	seat->entry->boot_us = r->boot_us;
 	seat->waits = true;
 	seat->since_us = clock_us();
 	if (r->memory_bytes > 0)
@@ -437,6 +438,18 @@ static bool give(
 	return true;
 }
 
+/* Who still loads all that the runtime preloads may take longer than a program
+ * that loads what it needs: not before half of that is done. */
+static bool is_ahead(const struct worker *w)
+{
+	const struct demand_entry *entry = w->seat.entry;
+
+	if (w->seat.waits || !entry->kind.preload)
+		return true;
+	return entry->boot_us > 0 &&
+	       clock_us() - w->seat.since_us >= entry->boot_us / 2;
+}
+
 /* Of the kind: who waits comes before who boots, the eldest of each first. */
 static bool give_to_any(struct server *s, const struct demand_entry *entry,
     bool waits, struct client *c, uint64_t queue_us)
@@ -445,7 +458,8 @@ static bool give_to_any(struct server *s, const struct demand_entry *entry,
 
 	TAILQ_FOREACH (w, &s->workers, link)
 		if (w->kind == WORKER_AHEAD && w->seat.entry == entry &&
-		    w->seat.waits == waits && give(s, w, c, queue_us))
+		    w->seat.waits == waits && is_ahead(w) &&
+		    give(s, w, c, queue_us))
 			return true;
 	return false;
 }

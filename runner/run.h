@@ -35,7 +35,7 @@ struct ahead {
 	bool deaf; /* no claim can come any more */
 	bool orphaned; /* the runner let go of us */
 	struct job job; /* the claimed one, its strings in the mailbox */
-	int64_t preloaded_bytes; /* what the modules take */
+	int64_t extra_bytes; /* memory that being warm takes */
 };
 
 /* What the leaf has been told: only a change is written. */

@@ -104,14 +104,15 @@ class TestPool(Warm):
         self.fill()
         hits = self.pool("hits_total")
         seen = set()
-        for _ in range(20):
+        for i in range(20):
+            if i % 4 == 0:
+                self.service.wait_pool(1)
             r = self.execute(MARK + "import uuid, random\n"
                              "print(uuid.uuid4(), random.random(), "
                              "hash('x'), os.urandom(8).hex(), id(object()))")
             first, second = r.json()["run"]["stdout"].splitlines()
             self.assertEqual(first, "False False")
             seen.update(second.split()[:4])
-            time.sleep(0.1)
         self.assertEqual(len(seen), 80)
         self.assertGreaterEqual(self.pool("hits_total"), hits + 5)
 
@@ -262,7 +263,7 @@ class TestLimits(Warm):
         warm = self.largest(self.client, 64)
         cold = self.largest(self.cold.client(), 64)
         print("of 64 MiB: %d warm, %d cold" % (warm, cold))
-        self.assertGreaterEqual(warm, cold - 4)
+        self.assertGreaterEqual(warm, cold - 1)
         self.assertLessEqual(warm, cold + 16)
 
     def test_least_memory(self):
