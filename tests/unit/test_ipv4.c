@@ -5,6 +5,8 @@
 #include "lib/ipv4.h"
 #include "tests/unit/unit.h"
 
+#include <string.h>
+
 static void addresses(void **state)
 {
 	static const char *const bad[] = {"", "1", "1.2.3", "1.2.3.4.5",
