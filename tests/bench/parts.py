@@ -3,6 +3,7 @@
 compared is measured in turns, so that a busy moment hits both, and compared by
 its median."""
 
+import contextlib
 import os
 import re
 import statistics
@@ -48,6 +49,16 @@ class Bench:
         if self._bare is None:
             self._bare = subjects.bare_python(self.cold.service)
         return self._bare
+
+    @contextlib.contextmanager
+    def alone(self, language):
+        """A service that has sandboxes wait, with one language: what it has
+        ready does not depend on what other parts asked for."""
+        site = subjects.Site(True, only=language)
+        try:
+            yield site.start()
+        finally:
+            site.stop()
 
     def stop(self):
         for site in self._sites.values():
@@ -141,7 +152,8 @@ def front_goals(part, name, warm, healthz, bare):
 def languages(bench):
     """Each language, warm and cold; Go and Rust beside their own tools."""
     part = Part("Each language",
-                "A program that prints one line. Beside Go: `go run`, its "
+                "A program that prints one line; warm in a service that has "
+                "this language alone. Beside Go: `go run`, its "
                 "build cache warm; beside Rust: `rustc -O` with the linker "
                 "mold, and the program; both in a cold sandbox of the same "
                 "image by bare `runsc run`.")
@@ -171,15 +183,17 @@ def one_language(bench, name):
     body, expected = programs.hello(name)
     took = {"cold": [], "warm": [], "plain": []}
     plain = programs.plain(bench.cold.service, name)
-    has_warm = bench.warm.prime(body, expected)
-    for _ in range(SLOW_ROUNDS):
-        answer, = must(bench.cold.execute(body=body, expected=expected), name)
-        took["cold"].append(answer.took)
-        bench.cold.quiet()
-        if has_warm:
-            took["warm"].append(warm_run(bench.warm, body, expected).took)
-        if plain:
-            took["plain"].append(plain.run())
+    with bench.alone(name) as site:
+        has_warm = site.prime(body, expected)
+        for _ in range(SLOW_ROUNDS):
+            answer, = must(bench.cold.execute(body=body, expected=expected),
+                           name)
+            took["cold"].append(answer.took)
+            bench.cold.quiet()
+            if has_warm:
+                took["warm"].append(warm_run(site, body, expected).took)
+            if plain:
+                took["plain"].append(plain.run())
     return took
 
 
@@ -189,16 +203,18 @@ def pandas(bench):
     took = {"cold": [], "warm": []}
     if "python" not in programs.available(bench.cold):
         raise Skip("the image of python is not there")
-    if not bench.warm.prime(body, programs.PANDAS_SAYS):
-        raise Skip(NO_WARM)
-    for _ in range(SLOW_ROUNDS):
-        answer, = must(bench.cold.execute(
-            body=body, expected=programs.PANDAS_SAYS), "pandas")
-        took["cold"].append(answer.took)
-        bench.cold.quiet()
-        took["warm"].append(
-            warm_run(bench.warm, body, programs.PANDAS_SAYS).took)
-    part = Part("A program that imports pandas", "")
+    with bench.alone("python") as site:
+        if not site.prime(body, programs.PANDAS_SAYS):
+            raise Skip(NO_WARM)
+        for _ in range(SLOW_ROUNDS):
+            answer, = must(bench.cold.execute(
+                body=body, expected=programs.PANDAS_SAYS), "pandas")
+            took["cold"].append(answer.took)
+            bench.cold.quiet()
+            took["warm"].append(
+                warm_run(site, body, programs.PANDAS_SAYS).took)
+    part = Part("A program that imports pandas",
+                "Warm in a service that has the language python alone.")
     part.table(["ms", "median", "p95", "p99", "lowest"],
                [row(kind, values) for kind, values in took.items()])
     part.goal("pandas: warm run / cold run", statistics.median(took["warm"])
@@ -373,7 +389,7 @@ def memory(bench):
     """Of the processes of a service that does nothing."""
     service = bench.cold.service
     rows, total = [], 0.0
-    for pid in sorted(service.processes() | {service.fcgi.pid}):
+    for pid in sorted(service.subtree.pids() | {service.fcgi.pid}):
         with open("/proc/%d/smaps_rollup" % pid) as f:
             text = f.read()
         with open("/proc/%d/comm" % pid) as f:

@@ -85,11 +85,16 @@ def must(answers, what):
 
 
 class Site:
-    """A service behind all the front servers at once."""
+    """A service behind all the front servers at once. only: the language
+    that it has, if not all."""
 
-    def __init__(self, warm, **settings):
+    def __init__(self, warm, only=None, **settings):
         self.warm = warm
         self.service = Service("caddy", warm=warm, **settings)
+        registry = self.service.path("registry")
+        for name in os.listdir(registry):
+            if only and name.endswith(".yaml") and name[:-5] != only:
+                os.unlink(os.path.join(registry, name))
         self.group = None
         self.ports = {"caddy": self.service.port}
 
