@@ -88,7 +88,9 @@ CLONE_PARENT, CLONE_NEWNS = 0x8000, 0x20000
 
 def setUpModule():
     global service, client
-    service = Service("lighttpd", allowed_users=[WEB_USER, FRONT_USER])
+    # Without sandboxes that wait: what is found and stopped here is the run's.
+    service = Service("lighttpd", allowed_users=[WEB_USER, FRONT_USER],
+                      warm=False)
     unittest.addModuleCleanup(service.stop)
     service.start()
     client = service.client()
