@@ -89,7 +89,7 @@ void pool_empty(struct server *s)
 			drop(s, w);
 }
 
-/* Of one kind, or of any (NULL): who waits longest, else who boots. */
+/* Of that kind: who waits longest, else who boots. */
 static struct worker *find_seat(
     const struct server *s, const struct demand_entry *entry)
 {
@@ -97,8 +97,7 @@ static struct worker *find_seat(
 	struct worker *w = NULL;
 
 	TAILQ_FOREACH (w, &s->workers, link) {
-		if (w->kind != WORKER_AHEAD ||
-		    (entry != NULL && w->seat.entry != entry))
+		if (w->kind != WORKER_AHEAD || w->seat.entry != entry)
 			continue;
 		if (w->seat.waits)
 			return w;
