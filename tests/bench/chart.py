@@ -5,6 +5,8 @@ line on to the 95th percentile, on a logarithmic scale."""
 import math
 from xml.sax.saxutils import escape
 
+from part import ms
+
 COLOURS = {"warm": "#2a78c2", "cold": "#8a97a5", "beside": "#c9a227"}
 WORDS = {"warm": "isobox, a sandbox waited", "cold": "isobox, cold",
          "beside": "beside it"}
@@ -20,8 +22,8 @@ def svg(bars):
     high = max(high, low + 1)
     height = TOP + STEP * len(bars) + 30
 
-    def x(ms):
-        share = (math.log10(ms) - low) / (high - low)
+    def x(value):
+        share = (math.log10(value) - low) / (high - low)
         return LEFT + share * (WIDTH - LEFT - RIGHT)
 
     lines = ["<svg xmlns='http://www.w3.org/2000/svg' width='%d' height='%d' "
@@ -50,7 +52,7 @@ def text(x, y, words, anchor, colour="#333a41"):
 def legend():
     lines = []
     for i, kind in enumerate(WORDS):
-        at = LEFT + i * 190
+        at = LEFT + i * 210
         lines += ["<rect x='%d' y='14' width='12' height='12' fill='%s'/>" % (
             at, COLOURS[kind]), text(at + 18, 25, WORDS[kind], "start")]
     return lines
@@ -58,10 +60,9 @@ def legend():
 
 def one_bar(bar, y, x):
     end, far, middle = x(bar["median"]), x(bar["p95"]), y + BAR / 2
-    label = ("%.2g" if bar["median"] < 1 else "%.3g") % bar["median"]
     return [text(LEFT - 8, middle + 4.5, bar["label"], "end"),
             "<rect x='%d' y='%d' width='%.1f' height='%d' fill='%s'/>" % (
                 LEFT, y, max(1.0, end - LEFT), BAR, COLOURS[bar["kind"]]),
             "<line x1='%.1f' x2='%.1f' y1='%.1f' y2='%.1f' stroke='#333a41'/>"
             % (end, far, middle, middle),
-            text(max(end, far) + 6, middle + 4.5, label, "start")]
+            text(max(end, far) + 6, middle + 4.5, ms(bar["median"]), "start")]
