@@ -14,6 +14,9 @@
 #include "runner/server_int.h"
 
 #define PROBE_RETRY_US 5000000u
+
+/* While egress is down, another reason for it is logged so often. */
+#define EGRESS_LOG_US 60000000u
 #define CAP_EVERY_US 1000000u
 
 static const struct runtime *first_available(const struct registry *r)
@@ -110,6 +113,7 @@ void health_note_network(
     struct server *s, const struct run_report *r, bool was_run)
 {
 	struct runner_status *st = &s->status;
+	const uint64_t now_us = clock_us();
 
 	if (r->network == RUN_NETWORK_UP) {
 		if (was_run)
@@ -124,11 +128,12 @@ void health_note_network(
 	if (was_run)
 		st->egress_refused_total++;
 	if (st->egress != STATUS_EGRESS_DOWN ||
-	    strncmp(st->egress_reason, r->network_why,
-		sizeof st->egress_reason) != 0)
-		log_error("egress: runs have no network: %.*s",
-		    (int)sizeof r->network_why, r->network_why);
+	    (now_us >= s->egress_log_us &&
+		strcmp(st->egress_reason, r->network_why) != 0)) {
+		log_error("egress: runs have no network: %s", r->network_why);
+		s->egress_log_us = now_us + EGRESS_LOG_US;
+	}
 	st->egress = STATUS_EGRESS_DOWN;
-	(void)snprintf(st->egress_reason, sizeof st->egress_reason, "%.*s",
-	    (int)sizeof r->network_why - 1, r->network_why);
+	(void)snprintf(
+	    st->egress_reason, sizeof st->egress_reason, "%s", r->network_why);
 }

@@ -111,6 +111,7 @@ struct server {
 	uint64_t cap_until_us; /* no need to look again before */
 	enum health health;
 	char health_reason[sizeof(((struct err *)0)->msg)];
+	uint64_t egress_log_us; /* from then on, see health_note_network() */
 	bool probing;
 	uint64_t next_probe_us; /* UINT64_MAX: none due */
 	uint64_t accept_again_us; /* after EMFILE; UINT64_MAX: accepting */

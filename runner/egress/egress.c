@@ -20,6 +20,9 @@
 #include "runner/egress/net.h"
 #include "runner/egress/router.h"
 
+/* On a busy host a router may be late with its answer. */
+#define LATE_MS 2000u
+
 static int write_file(const char *path, const char *text, struct err *e)
 {
 	cleanup_fd int fd = open(path, O_WRONLY | O_CLOEXEC);
@@ -148,8 +151,12 @@ static int take_answer(
 	if (r <= 0)
 		return r < 0 ? -errno : -ETIMEDOUT;
 	n = recv(eg->control, ret, sizeof(*ret), 0);
+	if (n < 0 && errno == ECONNRESET)
+		/* It ended with our question unread: first the socket says
+		 * so, then its last word comes. */
+		n = recv(eg->control, ret, sizeof(*ret), MSG_DONTWAIT);
 	if (n != (ssize_t)sizeof(*ret))
-		return n < 0 ? -errno : -EPIPE;
+		return n < 0 && errno != EAGAIN ? -errno : -EPIPE;
 	ret->why[sizeof(ret->why) - 1] = '\0';
 	return 0;
 }
@@ -166,6 +173,9 @@ static int ask(struct egress *eg, enum router_ask what, int fd,
 	if (rc == 0 && a.code == 0)
 		return 0;
 	egress_close(eg);
+	if (rc == -EPIPE)
+		return err_set(
+		    e, ERR_INTERNAL, EPIPE, "the router process has ended");
 	if (rc < 0)
 		return err_sys(e, -rc, "the router process");
 	return err_set(e, ERR_INTERNAL, a.code, "%s", a.why);
@@ -184,12 +194,12 @@ int egress_attach(struct egress *eg, pid_t sandbox, struct err *e)
 		egress_close(eg);
 		return err_sys(e, saved, "%s", path);
 	}
-	return ask(eg, ROUTER_ATTACH, fd, EGRESS_OPEN_MS, e);
+	return ask(eg, ROUTER_ATTACH, fd, EGRESS_OPEN_MS + LATE_MS, e);
 }
 
 int egress_check(struct egress *eg, struct err *e)
 {
-	return ask(eg, ROUTER_CHECK, -1, EGRESS_CHECK_MS, e);
+	return ask(eg, ROUTER_CHECK, -1, LATE_MS, e);
 }
 
 void egress_close(struct egress *eg)

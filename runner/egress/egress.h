@@ -72,7 +72,6 @@ static inline bool egress_is_open(const struct egress *eg)
  * while transfers are in their buffers. */
 #define EGRESS_MEMORY (8ull << 20)
 
-#define EGRESS_OPEN_MS 3000
-#define EGRESS_CHECK_MS 1000
+#define EGRESS_OPEN_MS 3000u
 
 #endif

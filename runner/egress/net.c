@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <libmnl/libmnl.h>
+#include <linux/fib_rules.h>
 #include <linux/if_link.h>
 #include <linux/rtnetlink.h>
 #include <linux/veth.h>
@@ -28,6 +29,10 @@ struct setting {
 #define SYSCTL "/proc/sys/net/"
 #define AWAIT_NS 200000
 
+/* Of routing: after the local table (0), before the main one (32766). */
+#define PRIORITY_MARKED 10u
+#define PRIORITY_REST 11u
+
 /* RFC 2863, IF_OPER_* of linux/if.h, which clashes with net/if.h. */
 #define OPER_UNKNOWN 0
 #define OPER_UP 6
@@ -39,6 +44,7 @@ static const struct setting router_settings[] = {
     {"ipv4/ip_forward", "0"},
     {"ipv4/conf/all/rp_filter", "1"},
     {"ipv4/conf/default/rp_filter", "1"},
+    {"ipv4/conf/all/src_valid_mark", "1"}, /* see net_route_marked() */
     {"ipv4/conf/all/accept_redirects", "0"},
     {"ipv4/conf/default/accept_redirects", "0"},
     {"ipv4/conf/all/send_redirects", "0"},
@@ -139,6 +145,37 @@ int net_make_pair(int other_netns, struct err *e)
 	mnl_attr_nest_end(nlh, data);
 	mnl_attr_nest_end(nlh, info);
 	return talk(nlh, "making a pair of links", e);
+}
+
+/* mark 0: any. */
+static int add_routing_rule(uint32_t priority, uint32_t mark, uint8_t action,
+    uint8_t table, struct err *e)
+{
+	char room[256];
+	struct nlmsghdr *nlh = mnl_nlmsg_put_header(room);
+	struct fib_rule_hdr *r;
+
+	nlh->nlmsg_type = RTM_NEWRULE;
+	nlh->nlmsg_flags = NLM_F_REQUEST | NLM_F_CREATE | NLM_F_EXCL;
+	r = mnl_nlmsg_put_extra_header(nlh, sizeof(*r));
+	r->family = AF_INET;
+	r->action = action;
+	r->table = table;
+	mnl_attr_put_u32(nlh, FRA_PRIORITY, priority);
+	mnl_attr_put_strz(nlh, FRA_IIFNAME, NET_SB);
+	if (mark != 0)
+		mnl_attr_put_u32(nlh, FRA_FWMARK, mark);
+	return talk(nlh, "a rule of routing", e);
+}
+
+int net_route_marked(struct err *e)
+{
+	int rc = add_routing_rule(
+	    PRIORITY_MARKED, NET_MARK, FR_ACT_TO_TBL, RT_TABLE_MAIN, e);
+
+	return rc < 0
+		   ? rc
+		   : add_routing_rule(PRIORITY_REST, 0, FR_ACT_BLACKHOLE, 0, e);
 }
 
 int net_up(const char *link, struct err *e)

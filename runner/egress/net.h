@@ -26,10 +26,20 @@
 /* The largest that slirp4netns takes: fewer, larger packets. */
 #define NET_MTU 65520
 
+/* What the rule set puts on each packet, and what routing asks for. */
+#define NET_MARK 0x1b0cu
+
 /* Settings of the network namespace that the caller is in, before it has any
  * link: no forwarding, no IPv6, no redirects, strict source addresses. */
 int net_setup_router(struct err *e);
 int net_setup_sandbox(struct err *e); /* only: no IPv6 */
+
+/*
+ * Routing of the namespace that the caller is in: the sandbox's packets go
+ * somewhere only with NET_MARK on them, and what comes back passes the check of
+ * its source only so. Who takes the rule set away takes the way out with it.
+ */
+int net_route_marked(struct err *e);
 
 /* Writes ip_forward of the namespace that the caller is in. */
 int net_forward(int on, struct err *e);

@@ -47,9 +47,6 @@
 
 #define CONTROL_FD 3
 
-/* Less than the supervisor waits: it shall hear the reason. */
-#define ATTACH_MS (EGRESS_OPEN_MS - 500)
-
 struct router {
 	const struct egress_policy *policy;
 	struct host host;
@@ -135,7 +132,7 @@ static int setup_netns(
 
 	if (unshare(CLONE_NEWNET) != 0)
 		return err_sys(e, errno, "a network namespace");
-	if ((rc = net_setup_router(e)) < 0 ||
+	if ((rc = net_setup_router(e)) < 0 || (rc = net_route_marked(e)) < 0 ||
 	    (rc = names_start(&r->names, r->policy, names, e)) < 0 ||
 	    (rc = nft_open(&r->nft, e)) < 0 ||
 	    (rc = rules_build(&r->rules, r->policy, &r->host.addresses,
@@ -250,7 +247,7 @@ static _Noreturn void scout_main(const struct router *r, int netns, int fd)
 	scout_tell(fd, rc, &e);
 	if (rc < 0 || recv(fd, &go, 1, 0) != 1)
 		_exit(1);
-	rc = net_await(NET_ETH, clock_ms() + ATTACH_MS, &e);
+	rc = net_await(NET_ETH, clock_ms() + EGRESS_OPEN_MS, &e);
 	if (rc == 0)
 		rc = probe_all(r->policy, r->host.canary, r->canary_port, &e);
 	scout_tell(fd, rc, &e);
@@ -359,7 +356,7 @@ static int open_way(
 
 static int attach(struct router *r, int netns, struct err *e)
 {
-	const uint64_t until = clock_ms() + ATTACH_MS;
+	const uint64_t until = clock_ms() + EGRESS_OPEN_MS;
 	struct scout s;
 	int rc;
 

@@ -8,6 +8,7 @@
  *	    iifname sb0 ip saddr != 10.255.0.2 drop
  *	    iifname sb0 ip hdrlength > 5 drop			IP options
  *	    iifname tap0 ip daddr != 10.255.1.100 drop
+ *	    meta mark set 0x1b0c				see net.h
  *	  chain input (drop)
  *	    iifname sb0 ip daddr 10.255.0.1 udp dport 53 accept	names
  *	    iifname tap0 ct state established accept			names
@@ -368,6 +369,22 @@ static void reject(struct rules *r, uint32_t type, uint8_t code)
 	nftnl_expr_set_u8(x, NFTNL_EXPR_REJECT_CODE, code);
 }
 
+static void set_mark(struct rules *r, uint32_t mark)
+{
+	struct nftnl_expr *x = add(r, "immediate");
+
+	if (x == NULL)
+		return;
+	nftnl_expr_set_u32(x, NFTNL_EXPR_IMM_DREG, REG);
+	if (nftnl_expr_set(x, NFTNL_EXPR_IMM_DATA, &mark, sizeof(mark)) < 0)
+		r->failed = true;
+	x = add(r, "meta");
+	if (x == NULL)
+		return;
+	nftnl_expr_set_u32(x, NFTNL_EXPR_META_KEY, NFT_META_MARK);
+	nftnl_expr_set_u32(x, NFTNL_EXPR_META_SREG, REG);
+}
+
 static void load_port(struct rules *r, uint32_t reg, uint16_t number)
 {
 	const uint16_t be = htons(number);
@@ -418,6 +435,8 @@ static void put_raw(struct rules *r)
 		destination(r, NFT_CMP_NEQ, NET_TAP);
 		drop_it(r);
 	}
+	if (begin(r, "raw"))
+		set_mark(r, NET_MARK);
 }
 
 static void put_input(struct rules *r, bool names)

@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Root of the host, or chance, takes parts of filtered egress away. In a pretend
+host and internet without a way out, see world.py."""
+
+import os
+import signal
+import subprocess
+import threading
+import time
+import unittest
+
+import router
+import world
+from egress_case import LIMITS, Background, EgressCase
+from harness import Service, wait_for
+
+
+def setUpModule():
+    global place
+    place = EgressCase.place = world.World()
+    place.assert_closed()
+
+
+def tearDownModule():
+    place.close()
+
+
+REACH = ("import socket, time\n"
+         "end = time.monotonic() + %g\n"
+         "while True:\n"
+         "    for a in ('169.254.169.254', '84.200.10.10', '10.9.9.9'):\n"
+         "        s = socket.socket(); s.settimeout(0.2)\n"
+         "        try: s.connect((a, 80)); print('REACHED', a)\n"
+         "        except OSError: pass\n"
+         "        s.close()\n"
+         "    if time.monotonic() > end: break\n"
+         "print('done')")
+
+
+class TestOutsiders(EgressCase):
+    """A service for each test: after failures the pool takes its time."""
+
+    def setUp(self):
+        super().setUp()
+        self.service = Service("caddy", world=place).start()
+        self.addCleanup(self.stop)
+        self.client = self.service.client()
+
+    def stop(self):
+        try:
+            self.service.assert_clean(60)
+        finally:
+            self.service.stop()
+
+    def run_code(self, code):
+        return self.client.run("python-slim", code,
+                               limits=LIMITS)
+
+    def each_waiting(self):
+        """Every router that there is once the pool has come to rest."""
+        time.sleep(1)
+        return router.await_some(self.service)
+
+    def check_next_run(self):
+        out = self.run_code(REACH % 1)
+        self.assertEqual(out["stdout"], "done\n")
+        self.assert_no_leak()
+        return out
+
+    def test_rules_flushed_while_it_waits(self):
+        waiting = self.each_waiting()
+        for r in waiting:
+            r.nft("flush", "ruleset")
+        self.check_next_run()
+        wait_for("end of what was changed",
+                 lambda: not any(r.alive() for r in waiting))
+
+    def test_rules_flushed_just_before(self):
+        """However fast the run comes after it."""
+        for _ in range(3):
+            for r in router.await_some(self.service):
+                try:
+                    r.nft("flush", "ruleset")
+                except subprocess.CalledProcessError:
+                    continue  # it had just ended
+            self.check_next_run()
+
+    def test_rules_added_while_it_waits(self):
+        for words in (("add", "table", "ip", "mine"),
+                      ("insert", "rule", "ip", "fw", "out", "accept"),
+                      ("add", "element", "ip", "fw", "host", "{ 5.5.5.5 }")):
+            waiting = self.each_waiting()
+            for r in waiting:
+                r.nft(*words)
+            self.check_next_run()
+            wait_for("end of what was changed",
+                     lambda rs=waiting: not any(r.alive() for r in rs))
+
+    def test_rules_flushed_during_a_run(self):
+        guest = Background(self.client, REACH % 6)
+        time.sleep(1.5)
+        for r in router.await_some(self.service):
+            try:
+                r.nft("flush", "ruleset")
+            except subprocess.CalledProcessError:
+                continue
+        self.assertEqual(guest.end()["stdout"], "done\n")
+        self.assert_no_leak()
+        self.assertTrue(self.run_code("print(1)")["network"])
+
+    def test_slirp4netns_killed_while_it_waits(self):
+        waiting = self.each_waiting()
+        for r in waiting:
+            os.kill(r.slirp, signal.SIGKILL)
+        out = self.check_next_run()
+        self.assertEqual(out["exitCode"], 0)
+        out = self.run_code("import socket\nprint(socket.create_connection(("
+                  "'1.1.1.1', 80), 5).getpeername()[0])")
+        self.assertEqual(out["stdout"], "1.1.1.1\n", out)
+
+    def test_slirp4netns_killed_during_a_run(self):
+        guest = Background(
+            self.client, "import socket, time\n"
+            "socket.create_connection(('1.1.1.1', 80), 5)\n"
+            "print('open', flush=True)\ntime.sleep(3)\n"
+            "try: socket.create_connection(('8.8.8.8', 80), 2)\n"
+            "except OSError: print('closed')\n")
+        wait_for("connection", lambda: "tcp 1.1.1.1 80" in self.new())
+        for r in router.find(self.service):
+            os.kill(r.slirp, signal.SIGKILL)
+        self.assertEqual(guest.end()["stdout"], "open\nclosed\n")
+        self.assertNotIn("tcp 8.8.8.8 80", self.new())
+        self.assertTrue(self.run_code("print(1)")["network"])
+
+    def test_router_killed_during_a_run(self):
+        guest = Background(self.client, REACH % 4)
+        time.sleep(1.5)
+        routers = router.find(self.service)
+        for r in routers:
+            os.kill(r.pid, signal.SIGKILL)
+        self.assertEqual(guest.end()["stdout"], "done\n")
+        wait_for("end of slirp4netns",
+                 lambda: not any(r.alive() for r in routers))
+        self.assert_no_leak()
+
+    def test_runner_killed(self):
+        """kill -9: no egress is left, nor any process of it."""
+        guest = threading.Thread(target=lambda: self.client.execute(
+            "python-slim", REACH % 10))
+        guest.start()
+        time.sleep(1.5)
+        routers = router.await_some(self.service)
+        self.service.runner.kill()
+        self.service.runner.wait()
+        wait_for("end of the routers",
+                 lambda: not any(r.alive() for r in routers), 20)
+        guest.join()
+        self.assert_no_leak()
+        self.service.start_runner()
+        self.service.wait_ready()
+        self.service.baseline = self.service.snapshot()
+        self.assertTrue(self.run_code("print(1)")["network"])
+
+
+if __name__ == "__main__":
+    unittest.main()
