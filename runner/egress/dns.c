@@ -306,6 +306,9 @@ int dns_read_answer(const uint8_t *msg, size_t len, uint16_t id,
 	for (unsigned i = 0; i < ALIASES_MAX; i++)
 		if (!look_up(&v, h.answers, &name, ret))
 			break;
+	/* Cut off before the first of them: that is not "there are none". */
+	if ((h.flags & FLAG_TRUNCATED) != 0 && ret->count == 0)
+		*ret_rcode = DNS_SERVFAIL;
 	return 0;
 }
 

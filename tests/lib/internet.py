@@ -197,7 +197,8 @@ def udp_server(port):
             answer = b"REPLY " + NAME + b" " + data
             try:
                 if port == 53 and data[4:6] == b"\0\1":
-                    answer = dns(data, 512)
+                    # EDNS: what our resolver says that it takes
+                    answer = dns(data, 1232 if data[11] else 512)
             except (IndexError, struct.error, UnicodeError):
                 pass  # no question: the echo
             try:
