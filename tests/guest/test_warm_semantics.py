@@ -17,8 +17,10 @@ IMAGES = os.environ.get("ISOBOX_IMAGES", "/var/lib/isobox/images")
 ENV = ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
        "HOME=/tmp", "TMPDIR=/tmp", "LANG=C.UTF-8"]
 PYTHON_ENV = ENV + ["PYTHONDONTWRITEBYTECODE=1"]
-PRELOAD = ["numpy", "pandas", "matplotlib.pyplot", "requests", "httpx", "bs4",
-           "lxml.html"]
+with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..",
+                       "registry", "python.yaml")) as registry:
+    PRELOAD = re.findall(r"[\w.]+", "".join(
+        re.findall(r"^preload: (.*)$", registry.read(), re.M)))
 HOOKS = {
     "python-slim": "usr/lib/python3/dist-packages/isobox.pth",
     "python-agent": "usr/lib/python3/dist-packages/isobox.pth",
@@ -90,6 +92,7 @@ class TestPython(Programs):
     programs = programs_python.GENERAL
 
 
+@unittest.skipUnless(PRELOAD, "the registry has Python preload nothing")
 class TestPythonPreloaded(TestPython):
     """What is loaded ahead is not to be seen, whether a program wants it or
     not."""
