@@ -4,16 +4,13 @@ pretend host and internet without a way out, see world.py."""
 
 import json
 import os
-import signal
 import subprocess
-import threading
 import unittest
 import zipfile
 
-import router
 import world
 from egress_case import LIMITS, EgressCase
-from harness import Service, descendants, wait_for
+from harness import Service
 
 ZONE = {
     "pypi.org": [["151.101.0.223"], 300],

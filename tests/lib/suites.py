@@ -154,9 +154,9 @@ def fuzz_steps():
 # name: (minutes, steps at a time, steps). In this order.
 SUITES = {
     "build": (15, 2, build_steps),
-    "lint": (20, 2, lint_steps),
+    "lint": (40, 2, lint_steps),
     "unit": (10, 1, unit_steps),
-    "asan": (25, 1, asan_steps),
+    "asan": (35, 1, asan_steps),
     "valgrind": (15, 1, valgrind_steps),
     "tools": (15, 1, lambda: [own("tests/tools/run")]),
     "images": (15, 1, lambda: [own("tests/images/run")]),
