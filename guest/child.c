@@ -48,7 +48,7 @@ struct start {
 	int exec_errno;
 };
 
-/* Should: have the program's pipes as 0, 1, 2, WARM_FD if it is to wait, and
+/* Should: have the program's pipes as 0, 1, 2, what it speaks with init by, and
  * nothing else. Mustn't: still hold a control pipe when the user changes. */
 static int setup_descriptors(const struct child *c, struct err *e)
 {
@@ -57,11 +57,11 @@ static int setup_descriptors(const struct child *c, struct err *e)
 	for (int i = 0; i < 3; i++)
 		if (dup2(c->fds[i], i) != i)
 			return err_sys(e, errno, "dup2");
-	if (c->warm_fd > 0) {
-		if (dup2(c->warm_fd, WARM_FD) != WARM_FD ||
-		    close_range(first, WARM_FD - 1, 0) != 0)
-			return err_sys(e, errno, "descriptor %d", WARM_FD);
-		first = WARM_FD + 1;
+	if (c->link_at > 0) {
+		if (dup2(c->link_fd, c->link_at) != c->link_at ||
+		    close_range(first, (unsigned)c->link_at - 1, 0) != 0)
+			return err_sys(e, errno, "descriptor %d", c->link_at);
+		first = (unsigned)c->link_at + 1;
 	}
 	if (close_range(first, INT_MAX, 0) != 0)
 		return err_sys(e, errno, "close_range");

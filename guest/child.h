@@ -16,6 +16,10 @@
  * just started may have open, and within the soft limit of descriptors. */
 #define WARM_FD 1023
 
+/* Where a kernel does. Another one: the hook of an image would think that its
+ * interpreter is to wait. */
+#define KERNEL_FD 1022
+
 /* A program to start; everything is borrowed. */
 struct child {
 	char *const *argv; /* NULL-terminated, at least one */
@@ -27,7 +31,8 @@ struct child {
 	 * it, child_claim() fills it. */
 	const struct blob *there;
 	int fds[3]; /* its standard descriptors, none of them below 3 */
-	int warm_fd; /* to be its WARM_FD; 0 = none */
+	int link_fd; /* one more, likewise */
+	int link_at; /* to be its WARM_FD or KERNEL_FD; 0 = none */
 	uint32_t pids;
 	uint64_t file_bytes; /* RLIMIT_FSIZE; 0 = none */
 };

@@ -276,7 +276,8 @@ static int start_child(struct warm *w, int theirs, struct err *e)
 	    .file_count = 1,
 	    .fds = {w->pipes->in[PIPE_READ], w->pipes->out[PIPE_WRITE],
 		w->pipes->err[PIPE_WRITE]},
-	    .warm_fd = theirs,
+	    .link_fd = theirs,
+	    .link_at = WARM_FD,
 	    .pids = LIMIT_PIDS_MAX};
 	cleanup_fd int null = -1;
 

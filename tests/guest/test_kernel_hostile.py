@@ -241,7 +241,7 @@ class TestEnds(unittest.TestCase):
         """Whatever is written to init's socket: it is believed where the step
         could have done the same, or the kernel is ended."""
         head = "import os, struct\ndef f(t, p=b''): return struct.pack(" \
-            "'<IB3x', len(p), t) + p\ndef s(b): os.write(1023, b)\n"
+            "'<IB3x', len(p), t) + p\ndef s(b): os.write(1022, b)\n"
         done = "struct.pack('<II3xQ', %d, 0, 0)"
         for code in ("s(f(64, bytes(4)))", "s(f(66, b'x'))", "s(f(99))",
                      "s(b'\\xff' * 8)", "s(f(67, %s))" % (done % 9),
@@ -254,7 +254,7 @@ class TestEnds(unittest.TestCase):
                      "b'a/b' + struct.pack('<BI', 1, 0)))",
                      "s(f(65, struct.pack('<I', 3) + b'a/b' + "
                      "struct.pack('<BI', 1, 5)) + f(66, b'toomuch'))",
-                     "os.close(1023)"):
+                     "os.close(1022)"):
             with self.subTest(code), Kernel("python-slim") as kernel:
                 kernel.begin(head + code + "\nimport time; time.sleep(5)")
                 try:
@@ -267,7 +267,7 @@ class TestEnds(unittest.TestCase):
         """As good as a true one, for that step; the true one then is one too
         many."""
         with Kernel("python-slim") as kernel:
-            kernel.begin("import os, struct\nos.write(1023, struct.pack("
+            kernel.begin("import os, struct\nos.write(1022, struct.pack("
                          "'<IB3xII3xQ', 19, 67, 1, 5, 0))")
             self.assertEqual(kernel.end().code, 5)
             self.assertEqual(kernel.dies(), (137, 9))

@@ -294,7 +294,7 @@ class TestEnds(unittest.TestCase):
         for code, want in (("process.kill(process.pid, 'SIGKILL')", (137, 9)),
                            ("process.abort()", (134, 6)),
                            ("process.reallyExit(3)", (3, 0)),
-                           ("require('fs').writeSync(1023, 'garbage!' + "
+                           ("require('fs').writeSync(1022, 'garbage!' + "
                             "'x'.repeat(9))", (137, 9))):
             with self.subTest(code), Kernel("node") as kernel:
                 kernel.begin(code + "; for (;;) ;")

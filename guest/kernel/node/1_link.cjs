@@ -27,7 +27,7 @@ const { createRequire } = require('module');
 const KERNEL = 40, STEP = 41, RESTORED = 43;
 const STARTED = 49, READY = 64, ARTIFACT = 65, ARTIFACT_DATA = 66, STEP_DONE = 67;
 const HEADER = 8, CHUNK = 65536;
-const LINK = 1023; // guest/child.h
+const LINK = 1022; // guest/child.h
 const BOX = '/box';
 const WRITES = 200, WRITES_MS = 50;
 const DRAIN_MS = 20;

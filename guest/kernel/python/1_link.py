@@ -50,7 +50,7 @@ __builtins__ = dict(vars(builtins))
 
 KERNEL, STEP, RESTORED = 40, 41, 43
 READY, ARTIFACT, ARTIFACT_DATA, STEP_DONE = 64, 65, 66, 67
-LINK = 1023  # guest/child.h
+LINK = 1022  # guest/child.h
 SIGNALS = tuple(set(range(1, NSIG)) - {SIGKILL, SIGSTOP, 32, 33})
 HEADER = struct.Struct("<IB3x")
 U32 = struct.Struct("<I")
