@@ -3,6 +3,7 @@
 #define ISOBOX_EGRESS_H
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 #include "lib/err.h"
@@ -60,8 +61,10 @@ int egress_check(struct egress *eg, struct err *e);
 void egress_close(struct egress *eg);
 
 /* Opens and verifies it for no sandbox and closes it again: whether this host can
- * do it. Moves the process as egress_open() does. */
-int egress_try(const struct egress_policy *policy, struct err *e);
+ * do it, and how long it takes until it is open. Moves the process as
+ * egress_open() does. */
+int egress_try(
+    const struct egress_policy *policy, uint64_t *ret_us, struct err *e);
 
 static inline bool egress_is_open(const struct egress *eg)
 {

@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "lib/clock.h"
 #include "runner/egress/egress.h"
 
 /* A process that has only the namespaces of a sandbox. */
@@ -25,8 +26,10 @@ static pid_t clone_dummy(void)
 		(void)pause();
 }
 
-int egress_try(const struct egress_policy *policy, struct err *e)
+int egress_try(
+    const struct egress_policy *policy, uint64_t *ret_us, struct err *e)
 {
+	const uint64_t begun_us = clock_us();
 	static const struct egress_names names;
 	struct egress eg = EGRESS_NONE;
 	pid_t dummy;
@@ -39,6 +42,8 @@ int egress_try(const struct egress_policy *policy, struct err *e)
 		rc = err_sys(e, errno, "the namespaces of a sandbox");
 	} else {
 		rc = egress_attach(&eg, dummy, e);
+		if (rc == 0)
+			*ret_us = clock_us() - begun_us;
 		(void)kill(dummy, SIGKILL);
 		(void)waitpid(dummy, NULL, 0);
 	}

@@ -4,8 +4,8 @@
 # Part of isobox-check: the kernel, users, namespaces, what egress needs.
 
 readonly KERNEL_MIN=5.14 # cgroup.kill; mount_setattr and Landlock are older
-readonly EGRESS_MODULES=(veth tun nf_tables nf_conntrack nft_reject nft_masq
-    nft_limit nft_connlimit)
+readonly EGRESS_MODULES=(veth tun nf_tables nf_conntrack nft_ct nft_reject_ipv4
+    nft_masq nft_limit nft_connlimit)
 
 check_kernel() {
 	local release machine
@@ -92,25 +92,33 @@ module_known() {
 		grep -qs "/$1\\.ko" "/lib/modules/$(uname -r)/modules.builtin"
 }
 
-# Without these a run simply has no network.
+# Tries it; then what may lack. Without it a run simply has no network.
 check_egress() {
-	local m missing=() p
+	local m missing=() slirp runner
 	[ "$(value allow_network)" != false ] || return 0
+	runner=$(program isobox-runner) || return 0 # load_config said so
+	if ! can_be "$user"; then
+		warn egress "not tried" "run isobox-check as root, or as $user"
+	elif as "$user" "$runner" ${config:+--config "$config"} --check-egress \
+	    >"$tmp/out" 2>"$tmp/err"; then
+		ok egress "$(sed -n '1s/^egress: //p' "$tmp/out")"
+		return
+	else
+		warn egress "runs have no network: $(reason "$tmp/err" |
+			sed 's/^egress: //')" "what it needs, see below and docs/deploy.md"
+	fi
 	if [ ! -c /dev/net/tun ]; then
-		warn egress "no /dev/net/tun: runs have no network" \
+		warn egress "there is no /dev/net/tun" \
 		    "modprobe tun; in a container: --device /dev/net/tun"
 	elif can_be "$user" && ! as "$user" test -w /dev/net/tun; then
 		warn egress "$user may not open /dev/net/tun" "chmod 666 /dev/net/tun"
-	else
-		ok egress "/dev/net/tun is there"
 	fi
 	for m in "${EGRESS_MODULES[@]}"; do
 		module_known "$m" || missing+=("$m")
 	done
 	[ ${#missing[@]} = 0 ] || warn egress "the kernel seems to have no ${missing[*]}" \
 	    "modprobe them, or a kernel that has them"
-	for p in slirp4netns nft; do
-		command -v "$p" >/dev/null || warn egress "no $p" \
-		    "apt-get install ${p/#nft/nftables}"
-	done
+	slirp=$(value slirp4netns)
+	[ -x "${slirp:=/usr/bin/slirp4netns}" ] || warn egress "there is no $slirp" \
+	    "apt-get install slirp4netns"
 }

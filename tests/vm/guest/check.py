@@ -152,6 +152,40 @@ def cgroups_without_a_cap():
     live(["none", "*cap*"])
 
 
+# ---- a network that leads nowhere, for egress -------------------------------
+
+REFUSED = """
+import socket
+for a in ("169.254.169.254", "84.200.10.10", "10.0.0.1"):
+    s = socket.socket()
+    s.settimeout(10)
+    try:
+        s.connect((a, 8090))
+        print("open", a)
+    except OSError as e:
+        print(type(e).__name__)
+"""
+
+
+def pretend_network():
+    """The guest has no network card: a pair of links, and a route into it."""
+    command("modprobe", "tun")
+    command("ip", "link", "add", "eth9", "type", "veth", "peer", "name",
+            "eth10")
+    for link in ("eth9", "eth10"):
+        command("ip", "link", "set", link, "up")
+    command("ip", "addr", "add", "84.200.10.10/24", "dev", "eth9")
+    command("ip", "route", "add", "default", "via", "84.200.10.1")
+
+
+def egress():
+    """Under the unit's hardening, and with a kernel before 6.11."""
+    print("    " + os.uname().release)
+    run = run_code(REFUSED)
+    equal((run["network"], run["stdout"]),
+          (True, "ConnectionRefusedError\n" * 3))
+
+
 # ---- the service, as examples/systemd starts it ----------------------------
 
 def units_start():
@@ -307,8 +341,9 @@ def capped_again():
 
 
 CHECKS = {
-    "capped": (only_v2, cgroups_capped, cgroups_without_a_cap, units_start,
-               becomes_ready, host_check, runner_is_confined, hello,
+    "capped": (only_v2, cgroups_capped, cgroups_without_a_cap,
+               pretend_network, units_start, becomes_ready, host_check,
+               runner_is_confined, hello, egress,
                memory_bomb, memory_enough, endless_loop, fork_bomb,
                nothing_left, killed_runner, nothing_left, stopped_runner),
     "uncapped": (units_start, is_not_ready, runs_nothing, host_check_fails,

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The part of `make bench` about egress, in a pretend host and internet without
+a way out (tests/lib/world.py): what a filtered network adds to a run, what it
+takes of memory, and how fast it is beside slirp4netns alone."""
+
+import os
+import shutil
+import statistics
+import subprocess
+import time
+
+import harness
+import router
+import subjects
+import world
+from part import Part, Skip, row
+
+ROUNDS = max(5, int(os.environ.get("ROUNDS", "40")) // 2)
+TRANSFERS = max(3, ROUNDS // 4)
+MEGABYTES = 200
+PRINT = "print(1)"
+
+# Seconds for a transfer down and one up, measured inside.
+TRANSFER = r'''
+import socket, time
+def connect(request):
+    s = socket.create_connection(("93.184.216.34", 80), 5)
+    s.settimeout(15)
+    s.sendall(request)
+    return s
+room = bytearray(1 << 20)
+size = %d << 20
+begun = time.monotonic()
+s = connect(b"GET /big?mb=%d HTTP/1.0\r\n\r\n")
+left = size
+while left > 0:
+    n = s.recv_into(room)
+    if n == 0: break
+    left -= n
+down = time.monotonic() - begun
+begun = time.monotonic()
+s = connect(b"POST /upload HTTP/1.0\r\nContent-Length: %%d\r\n\r\n" %% size)
+for _ in range(size >> 20):
+    s.sendall(room)
+assert b"%%d" %% size in s.recv(1000)
+print(down, time.monotonic() - begun)
+''' % (MEGABYTES, MEGABYTES)
+
+
+def run(client, code, **members):
+    answer = client.execute(subjects.LANGUAGE, code,
+                            limits={"wallTimeMs": 20000, "cpus": 2},
+                            **members).json()
+    if "run" not in answer or answer["run"]["exitCode"] != 0:
+        raise SystemExit("bench: %s" % answer)
+    return answer["run"]
+
+
+def latency(service, what, settle):
+    """Runs with and without, in turns."""
+    client = service.client()
+    took = {True: [], False: []}
+    for i in range(ROUNDS + 1):
+        for network in (True, False) if i % 2 else (False, True):
+            settle()
+            begun = time.monotonic()
+            got = run(client, PRINT, network=network)["network"]
+            ms = (time.monotonic() - begun) * 1000
+            if got != network:
+                raise SystemExit("bench: a run had another network")
+            if i:
+                took[network].append(ms)
+    added = statistics.median(took[True]) - statistics.median(took[False])
+    return added, [row("%s, with" % what, took[True]),
+                   row("%s, without" % what, took[False])]
+
+
+class PlainSlirp:
+    """The same bundle by bare runsc, its network slirp4netns and nothing
+    between."""
+
+    def __init__(self, service, place):
+        self.place = place
+        self.bare = subjects.BareRunsc(
+            service, "plain", subjects.image_of(subjects.LANGUAGE),
+            ["python3", "-c", TRANSFER], b"")
+        at = self.bare.argv.index("--map-root-user")
+        runsc = [a.replace("--network=none", "--network=sandbox")
+                 for a in self.bare.argv[self.bare.argv.index("--", at) + 1:]]
+        # See runner/sandbox.c about net.core.
+        self.argv = self.bare.argv[:at] + [
+            "--map-root-user", "--net", "--mount", "--", "sh", "-c",
+            "echo $$; read go; mount -t tmpfs -o ro none /proc/sys/net/core;"
+            ' exec "$@"', "sh", *runsc]
+
+    def run(self):
+        """(seconds down, up)"""
+        box = subprocess.Popen(self.place.command(self.argv),
+                               stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                               cwd="/", text=True)
+        pid = box.stdout.readline().strip()
+        ready = os.pipe()
+        slirp = subprocess.Popen(self.place.command(
+            ["setpriv", "--reuid", harness.RUNNER_USER, "--regid",
+             harness.RUNNER_USER, "--init-groups", "--", "slirp4netns",
+             "--configure", "--mtu=65520", "--disable-host-loopback",
+             "--ready-fd=%d" % ready[1], pid, "eth0"]),
+            pass_fds=[ready[1]], stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL)
+        os.close(ready[1])
+        os.read(ready[0], 1)
+        os.close(ready[0])
+        out, _ = box.communicate("go\n", timeout=60)
+        slirp.kill()
+        slirp.wait()
+        return tuple(map(float, out.split()))
+
+
+def transfers(service, place, part):
+    plain = PlainSlirp(service, place)
+    client = service.client()
+    ours, theirs = [], []
+    for _ in range(TRANSFERS):
+        ours.append(tuple(map(float, run(
+            client, TRANSFER)["stdout"].split())))
+        theirs.append(plain.run())
+    rows = []
+    for i, what in enumerate(("download", "upload")):
+        mine = MEGABYTES / statistics.median(x[i] for x in ours)
+        other = MEGABYTES / statistics.median(x[i] for x in theirs)
+        rows.append([what, "%.0f" % mine, "%.0f" % other])
+        part.goal("speed of a %s of %d MB / by slirp4netns alone" % (
+            what, MEGABYTES), mine / other, ">=", 0.9)
+    part.table(["MB/s", "isobox", "slirp4netns alone"], rows)
+
+
+def egress(_bench):
+    """Filtered egress: latency, memory, throughput."""
+    if shutil.which("slirp4netns") is None:
+        raise Skip("slirp4netns is not installed")
+    part = Part("Filtered egress",
+                "A run that prints 1, with a network and without; 200 MB "
+                "through gVisor, the filter and slirp4netns, beside gVisor "
+                "and slirp4netns. All in a pretend host and internet.")
+    place = world.World()
+    try:
+        rows = []
+        for warm in (False, True):
+            service = harness.Service("caddy", world=place, warm=warm).start()
+            try:
+                settle = (lambda s=service: s.wait_pool(2)) if warm \
+                    else (lambda: None)
+                added, more = latency(
+                    service, "warm" if warm else "cold", settle)
+                rows += more
+                part.goal("ms that a network adds to a %s run" % (
+                    "warm" if warm else "cold"), added, "<=",
+                    1 if warm else 8)
+                if warm:
+                    part.goal("MB of a router and slirp4netns, at most", max(
+                        r.memory_kib() for r in router.await_some(service))
+                        / 1024, "<=", 6)
+                else:
+                    transfers(service, place, part)
+            finally:
+                service.stop()
+        part.table(["ms", "median", "p95", "p99", "lowest"], rows)
+    finally:
+        place.close()
+    return part
