@@ -4,13 +4,16 @@ pretend host and internet without a way out, see world.py."""
 
 import json
 import os
+import signal
 import subprocess
+import threading
 import unittest
 import zipfile
 
+import router
 import world
 from egress_case import LIMITS, EgressCase
-from harness import Service
+from harness import Service, descendants, wait_for
 
 ZONE = {
     "pypi.org": [["151.101.0.223"], 300],
@@ -230,6 +233,26 @@ class TestNames(EgressCase):
             self.assertEqual(reach(["evil.org"], "evil.org"), ["refused"])
         finally:
             world.ip("addr", "del", "9.9.9.9/32", "dev", "lo", ns=place.host)
+
+    def test_resolver_killed(self):
+        """The process that answers DNS ends: everything is closed."""
+        code = ("import socket, time\n"
+                "print(socket.gethostbyname('pypi.org'), flush=True)\n"
+                "time.sleep(3)\n"
+                "try: socket.create_connection(('151.101.0.223', 80), 2)\n"
+                "except OSError: print('closed')")
+        out = {}
+        thread = threading.Thread(target=lambda: out.update(run(
+            code, network={"allow": ["pypi.org"]})))
+        place.forget()
+        thread.start()
+        wait_for("question", lambda: "dns pypi.org 1" in place.seen()[1])
+        found = {pid for r in router.find(service)
+                 for pid in descendants(r.pid) - {r.slirp}}
+        self.assertEqual(len(found), 1, found)
+        os.kill(found.pop(), signal.SIGKILL)
+        thread.join()
+        self.assertEqual(out["stdout"], "151.101.0.223\nclosed\n", out)
 
 
 class TestClients(EgressCase):
