@@ -275,7 +275,10 @@ static void put_label(const char *text, struct buf *out)
 	for (; *text != '\0'; text++) {
 		if (*text == '"' || *text == '\\')
 			buf_putc(out, '\\');
-		buf_putc(out, *text == '\n' ? ' ' : *text);
+		if (*text == '\n')
+			buf_putc(out, ' ');
+		else
+			buf_putc(out, *text);
 	}
 }
 

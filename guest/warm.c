@@ -233,9 +233,11 @@ static void drop_output(int fd, char *keep, size_t size)
 	ssize_t n;
 
 	while ((n = read(fd, chunk, sizeof(chunk))) > 0)
-		for (ssize_t i = 0; i < n && len + 1 < size; i++)
-			keep[len++] =
-			    chunk[i] < ' ' || chunk[i] > '~' ? ' ' : chunk[i];
+		for (ssize_t i = 0; i < n && len + 1 < size; i++, len++) {
+			keep[len] = chunk[i];
+			if (chunk[i] < ' ' || chunk[i] > '~')
+				keep[len] = ' ';
+		}
 	keep[len] = '\0';
 }
 

@@ -4,15 +4,18 @@
 #include <stddef.h>
 #include <string.h>
 
-#define WARM_FILE(symbol, file)                                                \
-	__asm__(                                                               \
-	    ".section .rodata\n" #symbol ":\n"                                 \
-	    ".incbin \"guest/warm/" file "\"\n" #symbol "_end:\n.previous\n"); \
-	extern const char symbol[], symbol##_end[]
+#define WARM_FILE(symbol, file)                \
+	__asm__(                               \
+	    ".section .rodata\n" #symbol ":\n" \
+	    ".incbin \"guest/warm/" #file "\"\n" #symbol "_end:\n.previous\n")
 
-WARM_FILE(warm_node, "node.cjs");
-WARM_FILE(warm_python, "python.py");
-WARM_FILE(warm_ruby, "ruby.rb");
+WARM_FILE(warm_node, node.cjs);
+WARM_FILE(warm_python, python.py);
+WARM_FILE(warm_ruby, ruby.rb);
+
+extern const char warm_node[], warm_node_end[];
+extern const char warm_python[], warm_python_end[];
+extern const char warm_ruby[], warm_ruby_end[];
 
 bool warm_code(const char *language, struct blob *ret)
 {

@@ -51,8 +51,7 @@ int ipv4_parse_prefix(const char *s, struct ipv4_range *ret, struct err *e)
 	if ((r = split(s, '/', text, &bits_text, e)) < 0 ||
 	    (r = ipv4_parse(text, &first, e)) < 0)
 		return r;
-	if (bits_text != NULL &&
-	    (r = num_parse(bits_text, 0, 32, &bits, e)) < 0)
+	if (bits_text != NULL && num_parse(bits_text, 0, 32, &bits, e) < 0)
 		return err_wrap(e, "the bits of the prefix");
 	host = bits < 32 ? UINT32_MAX >> bits : 0;
 	if ((first & host) != 0)
@@ -79,7 +78,7 @@ int ipv4_parse_prefix_port(
 		return err_set(e, ERR_INTERNAL, EINVAL,
 		    "must be an address or prefix and a port, like "
 		    "192.0.2.1:3128 or 192.0.2.0/24:443");
-	if ((r = num_parse(port_text, 1, 65535, &port, e)) < 0)
+	if (num_parse(port_text, 1, 65535, &port, e) < 0)
 		return err_wrap(e, "the port");
 	*ret = prefix;
 	*ret_port = (uint16_t)port;

@@ -545,17 +545,15 @@ static int tick(struct watch *w, struct err *e)
 static _Noreturn void watch_main(struct watch *w, pid_t supervisor)
 {
 	struct err e;
-	int rc;
 
 	for (unsigned i = 0; i < w->order->close_count; i++)
 		if (w->order->close_fds[i] >= 0)
 			(void)close(w->order->close_fds[i]);
-	if ((rc = open_spaces(w, &e)) < 0 ||
-	    (rc = enter_sandbox(w->order->sandbox, &e)) < 0)
+	if (open_spaces(w, &e) < 0 || enter_sandbox(w->order->sandbox, &e) < 0)
 		tell(w, &e);
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != supervisor)
 		_exit(1);
-	while ((rc = tick(w, &e)) >= 0)
+	while (tick(w, &e) >= 0)
 		(void)usleep(TICK_US);
 	tell(w, &e);
 }

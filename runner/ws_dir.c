@@ -283,9 +283,10 @@ static int make_folders(int ws_fd, char *dir, struct err *e)
 }
 
 /* What stands where a file is to be written: 1, something that it may replace, or
- * nothing; 0, a link, its target in ret. */
-static int look_at_target(
-    int dir_fd, const char *name, char ret[LIMIT_WS_PATH + 1], struct err *e)
+ * nothing; 0, a link, its target in
+ * ret_link. */
+static int look_at_target(int dir_fd, const char *name,
+    char ret_link[LIMIT_WS_PATH + 1], struct err *e)
 {
 	struct stat st;
 	ssize_t n;
@@ -299,11 +300,11 @@ static int look_at_target(
 	if (!S_ISLNK(st.st_mode))
 		return err_set(
 		    e, ERR_INVALID_PATH, EINVAL, "the path is no regular file");
-	n = readlinkat(dir_fd, name, ret, LIMIT_WS_PATH);
+	n = readlinkat(dir_fd, name, ret_link, LIMIT_WS_PATH);
 	if (n < 0)
 		return refused(errno, e);
-	ret[n] = '\0';
-	if (ret[0] == '/')
+	ret_link[n] = '\0';
+	if (ret_link[0] == '/')
 		return refused(EXDEV, e);
 	return 0;
 }

@@ -245,7 +245,7 @@ static int op_delete(struct ws_task *op, struct err *e)
 	cleanup_fd int dir_fd = -1;
 	struct stat st;
 
-	if (op->path.data[0] == '\0')
+	if (op->path.data == NULL || op->path.data[0] == '\0')
 		return err_set(e, ERR_INVALID_PATH, EINVAL,
 		    "the workspace itself cannot be deleted, only what is in "
 		    "it");
@@ -378,8 +378,8 @@ enum ws_end ws_op_main(const struct ws_order *order)
 
 	settle_client(order->client_fd);
 	(void)umask(022);
-	if ((rc = ws_override_modes(&e)) < 0 ||
-	    (rc = open_workspace(&op, &e)) < 0 || (rc = run_op(&op, &e)) < 0) {
+	if (ws_override_modes(&e) < 0 || open_workspace(&op, &e) < 0 ||
+	    (rc = run_op(&op, &e)) < 0) {
 		log_failure(&op, &e);
 		send_failure(&op, &e);
 		return WS_END_REFUSED;

@@ -246,7 +246,7 @@ static int write_staged(struct ws_task *op, struct upload *u, struct err *e)
 {
 	struct ws_info i = {0};
 	struct stat st;
-	uint64_t bytes;
+	uint64_t bytes = 0;
 	int rc;
 
 	if ((rc = open_staged(op, u, e)) < 0 ||

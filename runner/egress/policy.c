@@ -51,7 +51,7 @@ static int fill_special(
 		if ((rc = deny(p, special[i], e)) < 0)
 			return rc;
 	for (size_t i = 0; more != NULL && more[i] != NULL; i++)
-		if ((rc = deny(p, more[i], e)) < 0)
+		if (deny(p, more[i], e) < 0)
 			return err_wrap(e, "egress_deny: \"%s\"", more[i]);
 	ipv4_set_settle(&p->special);
 	return 0;

@@ -70,7 +70,7 @@
 #include <netinet/ip_icmp.h>
 #include <netinet/tcp.h>
 #include <stddef.h>
-#include <string.h>
+#include <stdio.h>
 
 #include "runner/egress/net.h"
 
@@ -179,7 +179,7 @@ static void link_is(struct rules *r, uint32_t key, const char *name)
 {
 	char padded[IFNAMSIZ] = {0};
 
-	memcpy(padded, name, strlen(name));
+	(void)snprintf(padded, sizeof(padded), "%s", name);
 	meta(r, key);
 	compare(r, NFT_CMP_EQ, padded, sizeof(padded));
 }

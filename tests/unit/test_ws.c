@@ -17,6 +17,7 @@
 #include "runner/ws_trash.h"
 #include "runner/ws_walk.h"
 #include "tests/unit/scratch.h"
+#include "tests/unit/valgrind.h"
 
 static struct scratch tmp;
 static struct config config;
@@ -213,6 +214,7 @@ static void what_is_found(void **state)
 	int fd;
 
 	(void)state;
+	skip_under_valgrind(); /* openat2 */
 	put("f", 0);
 	assert_int_equal(symlinkat("/etc", ws, "out"), 0);
 	assert_int_equal(symlinkat("../..", ws, "up"), 0);
@@ -238,6 +240,7 @@ static void a_fifo_is_not_opened(void **state)
 	int fd;
 
 	(void)state;
+	skip_under_valgrind(); /* openat2 */
 	assert_int_equal(mkfifoat(ws, "fifo", 0644), 0);
 	fd = ws_find(ws, "fifo", &e);
 	assert_true(fd >= 0);
@@ -263,6 +266,7 @@ static void targets(void **state)
 	struct err e;
 
 	(void)state;
+	skip_under_valgrind(); /* openat2 */
 	put("f", 0);
 	expect_target("f", false, "f");
 	expect_target("new", false, "new");
