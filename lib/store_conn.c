@@ -40,8 +40,7 @@ static const char settings[] = "PRAGMA synchronous = FULL;"
 			       "PRAGMA secure_delete = ON;"
 			       "PRAGMA cell_size_check = ON;"
 			       "PRAGMA cache_size = -1024;"
-			       "PRAGMA journal_size_limit = 33554432;"
-			       "PRAGMA wal_autocheckpoint = 0;";
+			       "PRAGMA journal_size_limit = 33554432;";
 
 int store_conn_fail(struct store_conn *c, int rc, struct err *e)
 {
@@ -116,6 +115,8 @@ static int set_up(struct store_conn *c, struct err *e)
 	c->busy_ms = BUSY_MAX_MS;
 	c->wal_next = WAL_PAGES;
 	(void)sqlite3_busy_handler(c->db, on_busy, c);
+	/* Instead of SQLite's own, which is that of wal_autocheckpoint: to set
+	 * that one, even to 0, would take this one away. */
 	(void)sqlite3_wal_hook(c->db, on_commit, c);
 	(void)sqlite3_db_config(c->db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
 	(void)sqlite3_db_config(c->db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);

@@ -166,7 +166,7 @@ class Killed(unittest.TestCase):
         for w in writers:
             w.kill()
         print("the largest log: %.1f MiB" % (largest / (1 << 20)))
-        self.assertLess(largest, 64 << 20)
+        self.assertLess(largest, 16 << 20)
 
 
 if __name__ == "__main__":
