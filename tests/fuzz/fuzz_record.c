@@ -3,7 +3,7 @@
  * Bytes of a FastCGI connection, in one piece and one by one; what is let
  * through goes on to libfcgi, which must take it.
  *
- * LINK: fcgi/record.o fcgi/conn.o fcgi/out.o -lfcgi
+ * LINK: fcgi/record.o fcgi/conn.o fcgi/out.o fcgi/bulk.o -lfcgi
  */
 #include <fcntl.h>
 #include <string.h>
