@@ -117,12 +117,16 @@ static int take_frame(struct run *r, enum proto_type type,
 	case PROTO_STATUS:
 	case PROTO_WS:
 	case PROTO_WS_COMMIT:
+	case PROTO_KERNEL:
 	case PROTO_STATUS_REPLY:
 	case PROTO_WS_INFO:
 	case PROTO_WS_ENTRIES:
 	case PROTO_WS_IDS:
 	case PROTO_WS_DATA:
 	case PROTO_WS_END:
+	case PROTO_KERNEL_INFO:
+	case PROTO_ARTIFACT:
+	case PROTO_ARTIFACT_DATA:
 	case PROTO_GUEST_JOB:
 	case PROTO_GUEST_WARM:
 	case PROTO_GUEST_READY:

@@ -74,6 +74,8 @@ struct config {
 	uint32_t kernel_idle_sec;
 	uint32_t kernel_max_life_sec;
 	uint32_t kernel_max_step_ms;
+	uint32_t kernel_hibernate_sec;
+	uint32_t kernel_warm; /* interpreters that wait */
 
 	/* The agent. */
 	char *ai_base; /* URL of the upstream; NULL or "" = off */

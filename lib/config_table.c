@@ -142,6 +142,11 @@ const struct config_key config_keys[] = {
 	    "any kernel is ended after so many seconds"),
 	UINT(kernel_max_step_ms, "KERNEL_MAX_STEP_MS", 100, 3600000, "60000",
 	    "the longest step in a kernel, in milliseconds"),
+	UINT(kernel_hibernate_sec, "KERNEL_HIBERNATE_SEC", 0, 604800, "120",
+	    "a kernel idle for so many seconds is put on disk; 0: only when "
+	    "its slot is needed"),
+	UINT(kernel_warm, "KERNEL_WARM", 0, 64, "1",
+	    "interpreters that wait for a new kernel session"),
 
 	/* The agent. */
 	TEXT(ai_base, "AI_BASE", 0, 2048, false,

@@ -46,6 +46,8 @@ static const struct {
     [ERR_TOO_MANY_VOLUMES] = {"too_many_volumes", 429},
     [ERR_STORAGE_FULL] = {"storage_full", 507},
     [ERR_STORAGE_FAILED] = {"storage_failed", 503},
+    [ERR_KERNEL_DEAD] = {"kernel_dead", 409},
+    [ERR_TOO_MANY_KERNELS] = {"too_many_kernels", 429},
 };
 
 _Static_assert(sizeof(kinds) / sizeof(kinds[0]) == ERR_KIND_COUNT,

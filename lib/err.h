@@ -44,6 +44,8 @@ enum err_kind {
 	ERR_TOO_MANY_VOLUMES, /* 429 */
 	ERR_STORAGE_FULL, /* 507 */
 	ERR_STORAGE_FAILED, /* 503: the store; Retry-After when it is busy */
+	ERR_KERNEL_DEAD, /* 409 */
+	ERR_TOO_MANY_KERNELS, /* 429, Retry-After */
 	ERR_KIND_COUNT
 };
 

@@ -10,34 +10,15 @@
 #include "lib/payload.h"
 #include "lib/proto.h"
 
-static bool is_id_char(uint8_t c)
+static bool limits_within(const struct job *j)
 {
-	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-	       (c >= '0' && c <= '9') || c == '_' || c == '-';
-}
-
-static bool is_id(const struct blob *s)
-{
-	for (size_t i = 0; i < s->len; i++)
-		if (!is_id_char(s->data[i]))
-			return false;
-	return s->len > 0 && s->len <= LIMIT_ID;
-}
-
-/* A name from the registry: short, printable ASCII without spaces. */
-static bool is_word(const struct blob *s)
-{
-	for (size_t i = 0; i < s->len; i++)
-		if (s->data[i] <= ' ' || s->data[i] > '~')
-			return false;
-	return s->len > 0 && s->len <= LIMIT_ID;
-}
-
-static bool limits_within(const struct limits *l)
-{
+	const struct limits *l = &j->limits;
 	struct limits c = *l;
 
 	limits_clamp(&c);
+	if (j->kernel && l->wall_time_ms >= LIMIT_WALL_MIN_MS &&
+	    l->wall_time_ms <= LIMIT_KERNEL_WALL_MAX_MS)
+		c.wall_time_ms = l->wall_time_ms;
 	return c.memory_bytes == l->memory_bytes &&
 	       c.cpus_milli == l->cpus_milli && c.pids == l->pids &&
 	       c.output_bytes == l->output_bytes &&
@@ -62,26 +43,31 @@ void job_encode(const struct job *j, struct buf *out)
 	put_blob(out, &j->session);
 	put_blob(out, &j->volume);
 	put_blobs(out, j->allow, j->allow_count);
+	put_bool(out, j->kernel);
+	put_bool(out, j->display);
 }
 
 static int job_check(const struct job *j, struct err *e)
 {
-	if (!is_id(&j->request_id))
+	if (!blob_is_id(&j->request_id))
 		return payload_refuse(e, "job", "bad request id");
-	if (!is_word(&j->runtime) || !is_word(&j->version))
+	if (!blob_is_word(&j->runtime) || !blob_is_word(&j->version))
 		return payload_refuse(e, "job", "bad runtime or version");
-	if (!limits_within(&j->limits))
+	if (!limits_within(j))
 		return payload_refuse(e, "job", "limits out of bounds");
 	if (j->file_count == 0)
 		return payload_refuse(e, "job", "no file");
 	if (j->entry >= j->file_count)
 		return payload_refuse(
 		    e, "job", "the entry point is none of the files");
-	if ((j->session.len > 0 && !is_id(&j->session)) ||
-	    (j->volume.len > 0 && !is_id(&j->volume)))
+	if ((j->session.len > 0 && !blob_is_id(&j->session)) ||
+	    (j->volume.len > 0 && !blob_is_id(&j->volume)))
 		return payload_refuse(e, "job", "bad session or volume");
-	if (j->volume.len > 0 && j->session.len == 0)
-		return payload_refuse(e, "job", "a volume without a session");
+	if ((j->volume.len > 0 || j->kernel) && j->session.len == 0)
+		return payload_refuse(
+		    e, "job", "a volume or a kernel without a session");
+	if (j->display && !j->kernel)
+		return payload_refuse(e, "job", "display without a kernel");
 	if (j->allow_count > 0 && !j->network)
 		return payload_refuse(
 		    e, "job", "names to reach without a network");
@@ -120,6 +106,8 @@ static int job_read(struct reader *r, struct job *j, struct err *e)
 	    r, LIMIT_ALLOW, "job: allow", &j->allow, &j->allow_count, e);
 	if (rc < 0)
 		return rc;
+	j->kernel = get_bool(r);
+	j->display = get_bool(r);
 	rc = payload_finish(r, "job", e);
 	return rc < 0 ? rc : job_check(j, e);
 }
@@ -380,6 +368,10 @@ void run_result_encode(const struct run_result *x, struct buf *out)
 	put_u64(out, x->queue_us);
 	put_u64(out, x->boot_us);
 	put_bool(out, x->warm);
+	put_u8(out, (uint8_t)x->kernel);
+	put_bool(out, x->raised);
+	put_bool(out, x->interrupted);
+	put_bool(out, x->artifacts_dropped);
 }
 
 int run_result_decode(
@@ -387,6 +379,7 @@ int run_result_decode(
 {
 	struct reader r = {payload, len, false};
 	struct run_result x = {0};
+	uint8_t kernel;
 	int rc;
 
 	x.exit_code = get_u32(&r);
@@ -402,12 +395,17 @@ int run_result_decode(
 	x.queue_us = get_u64(&r);
 	x.boot_us = get_u64(&r);
 	x.warm = get_bool(&r);
+	kernel = get_u8(&r);
+	x.raised = get_bool(&r);
+	x.interrupted = get_bool(&r);
+	x.artifacts_dropped = get_bool(&r);
 	rc = payload_finish(&r, "run result", e);
 	if (rc < 0)
 		return rc;
 	if (x.exit_code > EXIT_MAX || x.signal > SIGNAL_MAX ||
-	    x.memory_peak_bytes < -1)
+	    x.memory_peak_bytes < -1 || kernel > RUN_KERNEL_DEAD)
 		return payload_refuse(e, "run result", "impossible values");
+	x.kernel = (enum run_kernel)kernel;
 	*ret = x;
 	return 0;
 }

@@ -44,6 +44,10 @@ struct job {
 	struct blob stdin_data;
 	struct blob session; /* whose step it is; empty: one-shot */
 	struct blob volume; /* at /memory; empty: none. Only of a step */
+	bool kernel; /* a step in the session's live kernel: its memory, network
+		      * and processes are the kernel's, args are not used, and
+		      * wall_time_ms may be up to LIMIT_KERNEL_WALL_MAX_MS */
+	bool display; /* of a kernel: a text/plain artifact of a plain value */
 };
 
 void job_encode(const struct job *j, struct buf *out); /* payload only */
@@ -128,6 +132,13 @@ int guest_exit_decode(
 /* A figure that nobody knows, in an unsigned member: a killed program's CPU. */
 #define RUN_RESULT_UNKNOWN UINT64_MAX
 
+/* What became of the kernel in which a step ran. */
+enum run_kernel {
+	RUN_KERNEL_NONE = 0, /* no kernel's step */
+	RUN_KERNEL_ALIVE,
+	RUN_KERNEL_DEAD,
+};
+
 /* The result of a run, from the supervisor to fcgi. Phases are microseconds. */
 struct run_result {
 	uint32_t exit_code;
@@ -143,6 +154,10 @@ struct run_result {
 	uint64_t queue_us; /* phases before the program */
 	uint64_t boot_us; /* from its slot to its start */
 	bool warm; /* a sandbox waited for it */
+	enum run_kernel kernel; /* likewise of a kernel's step: */
+	bool raised; /* an exception ended it, which stderr shows */
+	bool interrupted; /* by the client, or at the end of its wall time */
+	bool artifacts_dropped; /* too large, or too many */
 };
 
 void run_result_encode(const struct run_result *x, struct buf *out);

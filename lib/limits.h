@@ -72,6 +72,8 @@
 #define LIMIT_OUTPUT_DEFAULT (64u * 1024)
 #define LIMIT_WALL_MIN_MS 100u
 #define LIMIT_WALL_MAX_MS 20000u
+/* Of a step in a kernel; kernel_max_step_ms bounds it further. */
+#define LIMIT_KERNEL_WALL_MAX_MS 3600000u
 
 /* What a run may use. Units in the names; always within the bounds above. */
 struct limits {

@@ -74,6 +74,39 @@ bool blob_has_nul(const struct blob *s)
 	return s->len > 0 && memchr(s->data, '\0', s->len) != NULL;
 }
 
+static bool is_id_char(uint8_t c)
+{
+	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+	       (c >= '0' && c <= '9') || c == '_' || c == '-';
+}
+
+bool blob_is_id(const struct blob *s)
+{
+	for (size_t i = 0; i < s->len; i++)
+		if (!is_id_char(s->data[i]))
+			return false;
+	return s->len > 0 && s->len <= LIMIT_ID;
+}
+
+bool blob_is_word(const struct blob *s)
+{
+	for (size_t i = 0; i < s->len; i++)
+		if (s->data[i] <= ' ' || s->data[i] > '~')
+			return false;
+	return s->len > 0 && s->len <= LIMIT_ID;
+}
+
+void get_text(struct reader *r, char *ret, size_t size)
+{
+	size_t len;
+	const uint8_t *s = get_bytes(r, &len);
+
+	if (len >= size || (len > 0 && memchr(s, '\0', len) != NULL))
+		r->bad = true;
+	else if (len > 0)
+		memcpy(ret, s, len);
+}
+
 /* Strings for exec: as many as stand there, at most max, none with NUL in it. */
 int get_strings(struct reader *r, size_t max, const char *what,
     struct blob **ret, size_t *ret_n, struct err *e)

@@ -32,6 +32,15 @@ int get_files(struct reader *r, const char *what, struct job_file **ret,
 
 bool blob_has_nul(const struct blob *s);
 
+/* [A-Za-z0-9_-]{1,64}: a session, a volume, a request. */
+bool blob_is_id(const struct blob *s);
+
+/* A name from the registry: short, printable ASCII without spaces. */
+bool blob_is_word(const struct blob *s);
+
+/* A string into a zeroed array of size bytes, one of them for its end. */
+void get_text(struct reader *r, char *ret, size_t size);
+
 /* -EPROTO and "what: why". */
 int payload_refuse(struct err *e, const char *what, const char *why);
 

@@ -123,6 +123,7 @@ static bool type_known(uint8_t type)
 	case PROTO_STATUS:
 	case PROTO_WS:
 	case PROTO_WS_COMMIT:
+	case PROTO_KERNEL:
 	case PROTO_STATUS_REPLY:
 	case PROTO_STARTED:
 	case PROTO_STDOUT:
@@ -134,6 +135,9 @@ static bool type_known(uint8_t type)
 	case PROTO_WS_IDS:
 	case PROTO_WS_DATA:
 	case PROTO_WS_END:
+	case PROTO_KERNEL_INFO:
+	case PROTO_ARTIFACT:
+	case PROTO_ARTIFACT_DATA:
 	case PROTO_GUEST_JOB:
 	case PROTO_GUEST_WARM:
 	case PROTO_GUEST_READY:

@@ -32,6 +32,7 @@ enum proto_type {
 	PROTO_STATUS = 2, /* empty; answered by PROTO_STATUS_REPLY */
 	PROTO_WS = 3, /* struct ws_request; see lib/wsproto.h */
 	PROTO_WS_COMMIT = 4, /* struct ws_commit; ends an upload */
+	PROTO_KERNEL = 5, /* struct kernel_request; see lib/kernelproto.h */
 
 	/* runner or supervisor -> fcgi */
 	PROTO_STATUS_REPLY = 16, /* struct runner_status */
@@ -47,6 +48,11 @@ enum proto_type {
 	PROTO_WS_IDS = 24, /* strings, any number, to the frame's end */
 	PROTO_WS_DATA = 25, /* raw bytes of an archive */
 	PROTO_WS_END = 26, /* empty: all of it came; the last frame */
+	PROTO_KERNEL_INFO = 27, /* struct kernel_info; the last frame */
+	PROTO_ARTIFACT = 28, /* struct guest_artifact of lib/kproto.h: of a
+			      * kernel's step, among its output. Its text is
+			      * UTF-8 as far as one believes the program */
+	PROTO_ARTIFACT_DATA = 29, /* raw bytes of it, until all are there */
 
 	/* supervisor -> init (PROTO_GUEST_*), runs in this order */
 	PROTO_GUEST_JOB = 32, /* struct guest_job */

@@ -2,8 +2,8 @@
 #include "lib/status.h"
 
 #include <errno.h>
-#include <string.h>
 
+#include "lib/payload.h"
 #include "lib/proto.h"
 
 static void put_histogram(struct buf *out, const struct histogram *h)
@@ -48,6 +48,71 @@ static void get_pool(struct reader *r, struct pool_status *ret)
 	ret->dropped_total = get_u64(r);
 }
 
+const char *kernel_death_word(enum kernel_death d)
+{
+	switch (d) {
+	case KERNEL_DEATH_EXIT:
+		return "exit";
+	case KERNEL_DEATH_TIMEOUT:
+		return "timeout";
+	case KERNEL_DEATH_OOM:
+		return "oom";
+	case KERNEL_DEATH_FAILED:
+		return "failed";
+	case KERNEL_DEATH_IDLE:
+		return "idle";
+	case KERNEL_DEATH_LIFE:
+		return "life";
+	case KERNEL_DEATH_RESTORE:
+		return "restore";
+	case KERNEL_DEATH_COUNT:
+		break;
+	}
+	return "unknown";
+}
+
+static void put_kernels(struct buf *out, const struct kernel_status *k)
+{
+	put_u32(out, k->used);
+	put_u32(out, k->max);
+	put_u32(out, k->hibernated);
+	put_u32(out, k->pinned);
+	put_u32(out, k->waiting);
+	put_u64(out, k->checkpoint_bytes);
+	put_u64(out, k->created_total);
+	put_u64(out, k->steps_total);
+	put_u64(out, k->forks_total);
+	put_u64(out, k->hibernations_total);
+	put_u64(out, k->hibernation_us_total);
+	put_u64(out, k->restores_total);
+	put_u64(out, k->restore_us_total);
+	put_u64(out, k->restores_refused_total);
+	put_u64(out, k->evictions_total);
+	for (size_t i = 0; i < KERNEL_DEATH_COUNT; i++)
+		put_u64(out, k->deaths_total[i]);
+}
+
+static void get_kernels(struct reader *r, struct kernel_status *ret)
+{
+	ret->used = get_u32(r);
+	ret->max = get_u32(r);
+	ret->hibernated = get_u32(r);
+	ret->pinned = get_u32(r);
+	ret->waiting = get_u32(r);
+	ret->checkpoint_bytes = get_u64(r);
+	ret->created_total = get_u64(r);
+	ret->steps_total = get_u64(r);
+	ret->forks_total = get_u64(r);
+	ret->hibernations_total = get_u64(r);
+	ret->hibernation_us_total = get_u64(r);
+	ret->restores_total = get_u64(r);
+	ret->restore_us_total = get_u64(r);
+	ret->restores_refused_total = get_u64(r);
+	ret->evictions_total = get_u64(r);
+	for (size_t i = 0; i < KERNEL_DEATH_COUNT; i++)
+		ret->deaths_total[i] = get_u64(r);
+}
+
 void runner_status_encode(const struct runner_status *x, struct buf *out)
 {
 	put_bool(out, x->ready);
@@ -66,22 +131,11 @@ void runner_status_encode(const struct runner_status *x, struct buf *out)
 	for (size_t i = 0; i < STATUS_PHASE_COUNT; i++)
 		put_histogram(out, &x->phases[i]);
 	put_pool(out, &x->pool);
+	put_kernels(out, &x->kernels);
 	put_u8(out, (uint8_t)x->egress);
 	put_cstr(out, x->egress_reason);
 	put_u64(out, x->egress_runs_total);
 	put_u64(out, x->egress_refused_total);
-}
-
-/* A string into a zeroed array of size bytes. */
-static void get_text(struct reader *r, char *ret, size_t size)
-{
-	size_t len;
-	const uint8_t *s = get_bytes(r, &len);
-
-	if (len >= size || (len > 0 && memchr(s, '\0', len) != NULL))
-		r->bad = true;
-	else if (len > 0)
-		memcpy(ret, s, len);
 }
 
 static enum status_egress get_egress(struct reader *r)
@@ -117,6 +171,7 @@ int runner_status_decode(const uint8_t *payload, size_t len,
 	for (size_t i = 0; i < STATUS_PHASE_COUNT; i++)
 		get_histogram(&r, &x.phases[i]);
 	get_pool(&r, &x.pool);
+	get_kernels(&r, &x.kernels);
 	x.egress = get_egress(&r);
 	get_text(&r, x.egress_reason, sizeof(x.egress_reason));
 	x.egress_runs_total = get_u64(&r);

@@ -45,6 +45,41 @@ enum status_egress {
 	STATUS_EGRESS_DOWN /* at the last try, for egress_reason */
 };
 
+/* Why kernels died, for the counters. */
+enum kernel_death {
+	KERNEL_DEATH_EXIT, /* it ended itself: exit, a signal */
+	KERNEL_DEATH_TIMEOUT, /* a step did not yield after its wall time */
+	KERNEL_DEATH_OOM,
+	KERNEL_DEATH_FAILED, /* our or the host's failure */
+	KERNEL_DEATH_IDLE, /* kernel_idle_sec */
+	KERNEL_DEATH_LIFE, /* kernel_max_life_sec */
+	KERNEL_DEATH_RESTORE, /* its checkpoint could not be restored */
+	KERNEL_DEATH_COUNT
+};
+
+/* The word for it in metrics; static storage. */
+const char *kernel_death_word(enum kernel_death d);
+
+/* The kernels of sessions; counters since the runner's start. */
+struct kernel_status {
+	uint32_t used; /* slots: those that are resident, and no other */
+	uint32_t max; /* kernel_slots; 0: there are no kernels */
+	uint32_t hibernated;
+	uint32_t pinned; /* resident, and could not be hibernated */
+	uint32_t waiting; /* interpreters that wait for a session */
+	uint64_t checkpoint_bytes; /* of all that are hibernated */
+	uint64_t created_total;
+	uint64_t steps_total;
+	uint64_t forks_total;
+	uint64_t hibernations_total;
+	uint64_t hibernation_us_total; /* their time */
+	uint64_t restores_total;
+	uint64_t restore_us_total; /* their time */
+	uint64_t restores_refused_total;
+	uint64_t evictions_total; /* hibernated because a slot was needed */
+	uint64_t deaths_total[KERNEL_DEATH_COUNT];
+};
+
 /* The runner about itself, for /readyz, /healthz and /metrics. */
 struct runner_status {
 	bool ready;
@@ -62,6 +97,7 @@ struct runner_status {
 	uint64_t boot_cpu_us_total; /* all boots; or STATUS_UNKNOWN */
 	struct histogram phases[STATUS_PHASE_COUNT];
 	struct pool_status pool;
+	struct kernel_status kernels;
 	enum status_egress egress;
 	char egress_reason[256];
 	uint64_t egress_runs_total; /* runs that had a network */

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "lib/job.h"
+#include "lib/kernelproto.h"
 #include "lib/kproto.h"
 #include "lib/path.h"
 #include "lib/proto.h"
@@ -61,6 +62,8 @@ static void try_job(const uint8_t *payload, size_t len)
 	limits_clamp(&clamped);
 	require(clamped.memory_bytes == j.limits.memory_bytes);
 	require(clamped.pids == j.limits.pids);
+	require(j.limits.wall_time_ms <= LIMIT_KERNEL_WALL_MAX_MS);
+	require(j.kernel || clamped.wall_time_ms == j.limits.wall_time_ms);
 	job_encode(&j, &b);
 	require_same(&b, payload, len);
 	job_done(&j);
@@ -241,6 +244,29 @@ static void try_workspace(const uint8_t *payload, size_t len)
 	}
 }
 
+static void try_kernel(const uint8_t *payload, size_t len)
+{
+	cleanup_buf struct buf b = {0};
+	struct kernel_request q;
+	struct kernel_info i;
+	struct err e;
+
+	if (kernel_request_decode(payload, len, &q, &e) == 0) {
+		require(ws_id_ok(&q.id) && ws_id_ok(&q.request_id));
+		require((q.op == KERNEL_FORK) == (q.new_id.len > 0));
+		require_strings(q.allow, q.allow_count);
+		kernel_request_encode(&q, &b);
+		require_same(&b, payload, len);
+		kernel_request_done(&q);
+	}
+	buf_clear(&b);
+	if (kernel_info_decode(payload, len, &i, &e) == 0) {
+		require(strlen(i.reason) < sizeof(i.reason));
+		kernel_info_encode(&i, &b);
+		require_same(&b, payload, len);
+	}
+}
+
 static void try_lists(const uint8_t *payload, size_t len)
 {
 	struct reader r = {payload, len, false};
@@ -265,6 +291,7 @@ static void try_lists(const uint8_t *payload, size_t len)
 static void try_payload(const uint8_t *payload, size_t len)
 {
 	try_workspace(payload, len);
+	try_kernel(payload, len);
 	try_lists(payload, len);
 	try_job(payload, len);
 	try_guest_job(payload, len);

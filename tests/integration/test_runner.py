@@ -35,7 +35,8 @@ def job(runtime="python-slim", version=None, limits=LIMITS, network=0, entry=0,
         struct.pack("<I", len(files)),
         *[text(n) + text(c) for n, c in files],
         struct.pack("<I", len(args)), *[text(a) for a in args], text(stdin),
-        text(session), text(volume), struct.pack("<I", 0)])
+        text(session), text(volume), struct.pack("<I", 0),
+        bytes([0, 0])])
 
 
 def frame(kind, payload=b""):

@@ -27,7 +27,8 @@ KINDS = ("internal_error", "invalid_json", "invalid_request", "invalid_file",
          "session_not_found", "volume_not_found", "volume_busy",
          "precondition_failed", "too_large", "value_too_large",
          "quota_exceeded", "range_not_satisfiable", "session_busy",
-         "too_many_sessions", "too_many_volumes", "storage_full")
+         "too_many_sessions", "too_many_volumes", "storage_full",
+         "storage_failed", "kernel_dead", "too_many_kernels")
 
 
 class Refused(Exception):
@@ -240,7 +241,8 @@ class Step:
             string("test"), string(runtime), string(version),
             struct.pack("<QIIII", *limits), struct.pack("<BI", 0, 0),
             u32(1), string(name), string(code), strings(()), string(b""),
-            string(session), string(volume), strings(())]))
+            string(session), string(volume), strings(()),
+            bytes([0, 0])]))
 
     def until(self, wanted):
         """Goes on to the first frame of that type."""

@@ -74,6 +74,7 @@ static void jobs_are_read_back(void **state)
 	struct err e;
 
 	(void)state;
+	in.kernel = in.display = true;
 	job_encode(&in, &b);
 	assert_int_equal(job_decode(b.data, b.len, &out, &e), 0);
 	assert_blob(&out.request_id, &in.request_id);
@@ -97,6 +98,7 @@ static void jobs_are_read_back(void **state)
 	assert_blob(&out.stdin_data, &in.stdin_data);
 	assert_blob(&out.session, &in.session);
 	assert_blob(&out.volume, &in.volume);
+	assert_true(out.kernel && out.display);
 	assert_int_equal(out.allow_count, 2);
 	for (size_t i = 0; i < 2; i++)
 		assert_blob(&out.allow[i], &in.allow[i]);
@@ -141,7 +143,24 @@ static void sessions_and_volumes(void **state)
 	in.session.len = 0;
 	assert_accepted(&in);
 	in.volume = (struct blob)BLOB("v");
-	assert_refused(&in, "a volume without a session");
+	assert_refused(&in, "without a session");
+	in.volume.len = 0;
+	in.kernel = true;
+	assert_refused(&in, "a kernel without a session");
+	in.kernel = false;
+	in.display = true;
+	in.session = (struct blob)BLOB("x");
+	assert_refused(&in, "display without a kernel");
+	in.kernel = true;
+	assert_accepted(&in);
+	in.limits.wall_time_ms = LIMIT_KERNEL_WALL_MAX_MS;
+	assert_accepted(&in);
+	in.limits.wall_time_ms++;
+	assert_refused(&in, "limits");
+	in.limits.wall_time_ms = LIMIT_WALL_MIN_MS - 1;
+	assert_refused(&in, "limits");
+	in = sample();
+	in.volume = (struct blob)BLOB("v");
 	in.session = (struct blob)BLOB("../x");
 	assert_refused(&in, "bad session");
 	in.session = (struct blob)BLOB("x");
@@ -346,8 +365,8 @@ static void counts_beyond_the_payload(void **state)
 	in.allow_count = 0;
 	in.stdin_data.len = in.session.len = in.volume.len = 0;
 	job_encode(&in, &b);
-	at = b.len - 24; /* the counts of files, of args, lengths of stdin,
-			  * session and volume, the count of names */
+	at = b.len - 26; /* the counts of files, of args, lengths of stdin,
+			  * session and volume, the count of names, two bools */
 	b.data[at] = 3;
 	largest = 0;
 	assert_true(job_decode(b.data, b.len, &out, &e) < 0);

@@ -302,7 +302,9 @@ static void results(void **state)
 	    .memory_peak_bytes = -1,
 	    .queue_us = 3,
 	    .boot_us = 4,
-	    .warm = true};
+	    .warm = true,
+	    .kernel = RUN_KERNEL_DEAD,
+	    .interrupted = true};
 	struct run_result bad = in;
 	cleanup_buf struct buf b = {0};
 	struct run_result out;
@@ -318,6 +320,9 @@ static void results(void **state)
 	assert_true(out.duration_us == 1 && out.cpu_us == 2);
 	assert_true(out.memory_peak_bytes == -1);
 	assert_true(out.queue_us == 3 && out.boot_us == 4 && out.warm);
+	assert_int_equal(out.kernel, RUN_KERNEL_DEAD);
+	assert_true(out.interrupted);
+	assert_false(out.raised || out.artifacts_dropped);
 	for (size_t n = 0; n < b.len; n++)
 		assert_true(run_result_decode(b.data, n, &out, &e) < 0);
 	bad.memory_peak_bytes = -2;
@@ -325,6 +330,11 @@ static void results(void **state)
 	run_result_encode(&bad, &b);
 	assert_true(run_result_decode(b.data, b.len, &out, &e) < 0);
 	assert_contains(e.msg, "run result");
+	bad = in;
+	bad.kernel = (enum run_kernel)3;
+	buf_clear(&b);
+	run_result_encode(&bad, &b);
+	assert_true(run_result_decode(b.data, b.len, &out, &e) < 0);
 }
 
 static void statuses(void **state)
@@ -336,7 +346,9 @@ static void statuses(void **state)
 	    .queued = 2,
 	    .runs_total = 3,
 	    .boot_cpu_us_total = STATUS_UNKNOWN,
-	    .pool = {.waiting = 5, .dropped_total = 6}};
+	    .pool = {.waiting = 5, .dropped_total = 6},
+	    .kernels = {
+		.max = 7, .deaths_total = {[KERNEL_DEATH_RESTORE] = 8}}};
 	cleanup_buf struct buf b = {0};
 	struct runner_status out;
 	struct err e;
@@ -356,6 +368,9 @@ static void statuses(void **state)
 	assert_true(out.runs_total == 3);
 	assert_true(out.boot_cpu_us_total == STATUS_UNKNOWN);
 	assert_true(out.pool.waiting == 5 && out.pool.dropped_total == 6);
+	assert_int_equal(out.kernels.max, 7);
+	assert_true(out.kernels.deaths_total[KERNEL_DEATH_RESTORE] == 8);
+	assert_string_equal(kernel_death_word(KERNEL_DEATH_OOM), "oom");
 	assert_true(out.phases[STATUS_QUEUE].count[0] == 1);
 	assert_true(out.phases[STATUS_AHEAD].count[HISTOGRAM_BOUND_COUNT] == 1);
 	assert_true(out.phases[STATUS_AHEAD].sum_us == 30000001);
