@@ -145,6 +145,8 @@ int pump_until_exit(struct pump *p, pid_t pid, int *ret_status,
 {
 	struct ended x = {.pid = pid};
 
+	/* The signal of an early end may have been read by somebody else. */
+	reap(p->signal_fd, &x);
 	while (!x.done) {
 		struct pollfd f[SLOT_COUNT];
 		ssize_t rc = wait_for_work(p, f, e);

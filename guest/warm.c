@@ -27,7 +27,9 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -110,27 +112,46 @@ static int wait_ms(uint64_t until_us)
 	return now >= until_us ? 0 : (int)((until_us - now) / 1000 + 1);
 }
 
-/* What the interpreter says next, in line. With supervisor, only until that one
- * says something. */
+/* Left to be reaped by whoever looks after the program. */
+static bool is_dead(const struct warm *w)
+{
+	struct signalfd_siginfo info;
+	siginfo_t ended = {0};
+
+	/* Read first: a later end gives another signal. */
+	(void)!read(w->signal_fd, &info, sizeof(info));
+	return waitid(P_PID, (id_t)w->pid, &ended,
+		   WEXITED | WNOHANG | WNOWAIT) != 0 ||
+	       ended.si_pid == w->pid;
+}
+
+/* What it says next, in line. With supervisor, only until that one says
+ * something. */
 static enum heard hear(
     struct warm *w, bool supervisor, uint64_t until_us, char line[LINE_MAX_LEN])
 {
+	bool dead = false;
+
 	while (!take_line(w, line)) {
-		struct pollfd f[2] = {
-		    {w->fd, POLLIN, 0}, {CONTROL_IN, POLLIN, 0}};
+		struct pollfd f[3] = {{w->fd, POLLIN, 0},
+		    {w->signal_fd, POLLIN, 0}, {CONTROL_IN, POLLIN, 0}};
 		int n;
 
-		if (w->heard.len >= LINE_MAX_LEN)
+		if (dead || w->heard.len >= LINE_MAX_LEN)
 			return HEARD_END;
-		n = poll(f, supervisor ? 2 : 1, wait_ms(until_us));
+		n = poll(f, supervisor ? 3 : 2, wait_ms(until_us));
 		if (n < 0 && errno != EINTR)
 			return HEARD_END;
 		if (n == 0)
 			return HEARD_NOTHING;
-		if (n > 0 && supervisor && f[1].revents != 0)
+		if (n < 0)
+			continue;
+		if (supervisor && f[2].revents != 0)
 			return HEARD_SUPERVISOR;
-		if (n > 0 && f[0].revents != 0 && !take_bytes(w))
-			return HEARD_END;
+		/* Its last words count, and others may hold the socket. */
+		dead = f[1].revents != 0 && is_dead(w);
+		if ((f[0].revents != 0 || dead) && !take_bytes(w))
+			dead = true;
 	}
 	return HEARD_LINE;
 }
@@ -344,7 +365,7 @@ int warm_start(struct warm *w, const struct blob *payload, struct err *e)
 	}
 	h = talk(w, &ready);
 	if (h == HEARD_SUPERVISOR)
-		return 0;
+		return end_waiting(w, "", e);
 	if (!ready)
 		rc = end_waiting(w,
 		    h == HEARD_NOTHING ? "not ready in time"

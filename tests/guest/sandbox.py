@@ -72,7 +72,7 @@ class Base:
         self.root = os.path.join(self.path, "root")
         for name in DIRS:
             os.makedirs(os.path.join(self.root, name), 0o755)
-        for name in ("badguy", "snoop"):
+        for name in ("badguy", "snoop", "warmer"):
             shutil.copy(os.path.join(BUILD, "guest-test", name),
                         os.path.join(self.root, "bin"))
         with open(os.path.join(self.root, "etc", "note"), "w") as f:
