@@ -18,6 +18,8 @@ import sys
 CONTROL = 1023
 HIGH_FD = 1000
 SCRATCH = ("/box", "/dev/shm", "/tmp")
+# Dicts that modules put themselves into: in which module, called what.
+TABLES = (("copyreg", "dispatch_table"), ("linecache", "cache"))
 
 
 def words():
@@ -117,8 +119,18 @@ def settings():
     }
 
 
-def reducer_dict():
-    return getattr(sys.modules.get("copyreg"), "dispatch_table", {})
+def handler_list():
+    return getattr(sys.modules.get("logging"), "_handlerList", [])
+
+
+def table(where):
+    return getattr(sys.modules.get(where[0]), where[1], {})
+
+
+def restart_clock(logging):
+    """For a record's age, which is that of logging."""
+    import time
+    logging._startTime = time.time_ns()
 
 
 class Effects:
@@ -132,7 +144,8 @@ class Effects:
         self.environment = {}  # name: value, or None if removed
         self.files = {}
         self.loggers = []
-        self.reducers = {}  # of copyreg
+        self.entries = {}  # of TABLES
+        self.handlers = []  # known to logging
 
 
 class Recorder:
@@ -192,7 +205,8 @@ class Recorder:
         environment = dict(os.environ)
         loggers = set(logger_dict())
         known = set(sys.modules)
-        reducers = dict(reducer_dict())
+        tables = [dict(table(where)) for where in TABLES]
+        handlers = list(handler_list())
         files = self.look()
         try:
             if spec.name == "_ctypes":
@@ -203,9 +217,12 @@ class Recorder:
             self.note_environment(effects, environment)
             effects.loggers = [name for name in logger_dict()
                                if name not in loggers]
-            effects.reducers = {key: value for key, value
-                                in reducer_dict().items()
-                                if reducers.get(key) is not value}
+            effects.handlers = [handler for handler in handler_list()
+                                if handler not in handlers]
+            effects.entries = {
+                where: {key: value for key, value in table(where).items()
+                        if before.get(key) is not value}
+                for where, before in zip(TABLES, tables)}
             # Compiled modules make some that nobody imports.
             effects.needs |= dict.fromkeys(sys.modules.keys() - known)
             effects.files = {path: content
@@ -299,6 +316,7 @@ class Hidden:
         self.bound = set()
         self.loggers = None
         self.environment = dict(os.environ)
+        self.folders = {}  # of sys.path_importer_cache
         self.hide(seen)
 
     # Hiding.
@@ -312,10 +330,32 @@ class Hidden:
                 self.bound.add(name)
                 delattr(holder, child)
         for effects in self.effects.values():
-            for key in effects.reducers:
-                self.modules["copyreg"].dispatch_table.pop(key, None)
+            for (holder, name), entries in effects.entries.items():
+                module = self.modules.get(holder) or sys.modules.get(holder)
+                for key in entries:
+                    getattr(module, name).pop(key, None)
         if "logging" in self.modules:
-            self.loggers = Loggers(self.modules["logging"])
+            logging = self.modules["logging"]
+            born = self.effects["logging"]
+            logging._handlerList[:] = born.handlers
+            born.handlers = []
+            born.calls.append((restart_clock, (logging,), {}))
+            self.loggers = Loggers(logging)
+        self.hide_stdout()
+
+    def hide_stdout(self):
+        """Functions that write there by default keep it, and what they are
+        frozen with would never let go of it: nobody would flush what the
+        program writes at its very end."""
+        import gc
+        for values in gc.get_referrers(sys.stdout):
+            if type(values) is not tuple:
+                continue
+            for function in gc.get_referrers(values):
+                if getattr(function, "__defaults__", None) is values:
+                    function.__defaults__ = None
+                    self.effects[function.__module__].calls.append((
+                        setattr, (function, "__defaults__", values), {}))
 
     def holder(self, name):
         """The package that a module is an attribute of; the attribute."""
@@ -347,6 +387,8 @@ class Hidden:
     def show(self, name, path):
         """The spec of what is hidden as name, after all that it needs was
         shown; None if the program would get something else."""
+        sys.path_importer_cache.update(self.folders)
+        self.folders.clear()
         if name not in self.modules:  # another thread was first
             return self.spec(name) if name in self.shown else None
         package = name.rpartition(".")[0]
@@ -432,9 +474,9 @@ class Hidden:
             function(*args, **kwargs)
         for name in effects.loggers:
             self.loggers.show(name, True)
-        if effects.reducers:
-            import copyreg
-            copyreg.dispatch_table.update(effects.reducers)
+        handler_list().extend(effects.handlers)
+        for where, entries in effects.entries.items():
+            table(where).update(entries)
         for name, value in effects.environment.items():
             if value is None:
                 os.environ.pop(name, None)
@@ -532,14 +574,17 @@ class Shower:
 def preload(names):
     """Loads them, and hides them; returns what is hidden."""
     seen = dict.fromkeys(sys.modules)
+    import _contextvars
     import gc
     before = settings()
     environment = dict(os.environ)
     shown = list(filters())
+    folders = set(sys.path_importer_cache)
     gc.disable()
     recorder = Recorder()
     kept = set(recorder.look())
-    missing = recorder.run(names)
+    # In a context of its own: some set a variable of decimal's.
+    missing = _contextvars.Context().run(recorder.run, names)
     recorder.restore()
     for path in sorted(recorder.look().keys() - kept, reverse=True):
         (os.rmdir if recorder.files[path] is None else os.unlink)(path)
@@ -560,6 +605,8 @@ def preload(names):
     for name in missing:
         os.write(CONTROL, f"missing {name}\n".encode())
     hidden = Hidden(recorder, seen)
+    for folder in sys.path_importer_cache.keys() - folders:
+        hidden.folders[folder] = sys.path_importer_cache.pop(folder)
     finder = hidden.bootstrap.BuiltinImporter
     real = finder.find_spec.__func__
     finder.find_spec = classmethod(hidden.find(real))
@@ -567,6 +614,10 @@ def preload(names):
     # several times as fast, and so the program's own collections.
     gc.collect()
     gc.freeze()
+    # But what the program makes is to end as ever, so its names are new.
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = type(sys)("__main__")
+    vars(sys.modules["__main__"]).update(vars(main))
     return hidden
 
 

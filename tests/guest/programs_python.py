@@ -681,7 +681,7 @@ print(requests.x, requests.__file__)""",
 
 # Of GENERAL, what could notice libraries that were loaded ahead.
 MAY_SEE_LIBRARIES = """sys path modules importer_cache globals builtins site
-environment descriptors limits status tree encodings sigpipe atexit
+environment main_module generators_at_exit descriptors limits status tree encodings sigpipe atexit
 del_at_exit traceback_in_module error_importing recursion_limit stack
 stack_at_import linecache warning warning_filters signals gc threads logging
 logging_format logging_age random_seeded decimal contextvars socket_default
