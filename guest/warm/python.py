@@ -146,21 +146,24 @@ class Effects:
         self.loggers = []
         self.entries = {}  # of TABLES
         self.handlers = []  # known to logging
+        self.attributes = {}  # (module, name): value, of modules seen before
 
 
 class Recorder:
     """Loads modules and notes what each import does.  Its methods stand in
     for functions of Python meanwhile; some code keeps those for later."""
 
-    def __init__(self):
+    def __init__(self, seen):
         import _frozen_importlib
         import atexit
+        self.seen = {name: vars(sys.modules[name]) for name in seen}
         self.bootstrap = _frozen_importlib
         self.modules = {}  # name: Effects
         self.loading = [Effects()]
         self.active = False
         self.replaced = []
         self.times = None
+        self.own = {}  # what a module itself puts into its table
         self.load = self.bootstrap._load_unlocked
         self.real_import = __import__
         self.replace(self.bootstrap, "_load_unlocked", self.load_unlocked)
@@ -207,6 +210,7 @@ class Recorder:
         known = set(sys.modules)
         tables = [dict(table(where)) for where in TABLES]
         handlers = list(handler_list())
+        attributes = self.attributes()
         files = self.look()
         try:
             if spec.name == "_ctypes":
@@ -219,9 +223,14 @@ class Recorder:
                                if name not in loggers]
             effects.handlers = [handler for handler in handler_list()
                                 if handler not in handlers]
+            effects.attributes = self.new_attributes(attributes)
+            for where in TABLES:
+                if where[0] == spec.name:  # stays with it
+                    self.own[where] = dict(table(where))
             effects.entries = {
                 where: {key: value for key, value in table(where).items()
-                        if before.get(key) is not value}
+                        if before.get(key) is not value and
+                        self.own.get(where, {}).get(key) is not value}
                 for where, before in zip(TABLES, tables)}
             # Compiled modules make some that nobody imports.
             effects.needs |= dict.fromkeys(sys.modules.keys() - known)
@@ -255,6 +264,18 @@ class Recorder:
             self.times = times
             self.files = tree()
         return self.files
+
+    def attributes(self):
+        return [len(names) for names in self.seen.values()]
+
+    def new_attributes(self, before):
+        """Those of modules that were there; but not their parts."""
+        if self.attributes() == before:
+            return {}
+        return {(name, key): value
+                for (name, names), old in zip(self.seen.items(), before)
+                for key, value in list(names.items())[old:]
+                if sys.modules.get(f"{name}.{key}") is not value}
 
     def note_filters(self, effects, before):
         after = filters()
@@ -330,6 +351,8 @@ class Hidden:
                 self.bound.add(name)
                 delattr(holder, child)
         for effects in self.effects.values():
+            for name, key in effects.attributes:
+                vars(sys.modules[name]).pop(key, None)
             for (holder, name), entries in effects.entries.items():
                 module = self.modules.get(holder) or sys.modules.get(holder)
                 for key in entries:
@@ -341,21 +364,45 @@ class Hidden:
             born.handlers = []
             born.calls.append((restart_clock, (logging,), {}))
             self.loggers = Loggers(logging)
-        self.hide_stdout()
+        self.release_streams()
 
-    def hide_stdout(self):
-        """Functions that write there by default keep it, and what they are
-        frozen with would never let go of it: nobody would flush what the
+    def release_streams(self):
+        """Functions that write there by default, and objects, keep streams, and
+        frozen they would never let go of them: nobody would flush what the
         program writes at its very end."""
-        import gc
-        for values in gc.get_referrers(sys.stdout):
-            if type(values) is not tuple:
-                continue
-            for function in gc.get_referrers(values):
-                if getattr(function, "__defaults__", None) is values:
-                    function.__defaults__ = None
-                    self.effects[function.__module__].calls.append((
-                        setattr, (function, "__defaults__", values), {}))
+        referrers = self.modules["gc"].get_referrers
+        for name in "__stdout__", "__stderr__":
+            stream = getattr(sys, name)
+            for user in referrers(stream):
+                if type(user) is tuple:
+                    self.release_defaults(user, name, referrers(user))
+                elif user is not vars(sys):
+                    self.release_attributes(user, name)
+
+    def release_defaults(self, values, name, users):
+        stream = getattr(sys, name)
+
+        def restore(function, kept):
+            function.__defaults__ = tuple(
+                getattr(sys, name) if value is Hidden else value
+                for value in kept)
+        for function in users:
+            if getattr(function, "__defaults__", None) is values:
+                function.__defaults__ = None
+                self.effects[function.__module__].calls.append((restore, (
+                    function, [Hidden if value is stream else value
+                               for value in values]), {}))
+
+    def release_attributes(self, user, name):
+        stream = getattr(sys, name)
+
+        def restore(key):
+            vars(user)[key] = getattr(sys, name)
+        for key, value in list(getattr(user, "__dict__", {}).items()):
+            if value is stream:
+                vars(user)[key] = None
+                self.effects[type(user).__module__].calls.append(
+                    (restore, (key,), {}))
 
     def holder(self, name):
         """The package that a module is an attribute of; the attribute."""
@@ -474,6 +521,8 @@ class Hidden:
             function(*args, **kwargs)
         for name in effects.loggers:
             self.loggers.show(name, True)
+        for (name, key), value in effects.attributes.items():
+            vars(sys.modules[name])[key] = value
         handler_list().extend(effects.handlers)
         for where, entries in effects.entries.items():
             table(where).update(entries)
@@ -581,7 +630,7 @@ def preload(names):
     shown = list(filters())
     folders = set(sys.path_importer_cache)
     gc.disable()
-    recorder = Recorder()
+    recorder = Recorder(seen)
     kept = set(recorder.look())
     # In a context of its own: some set a variable of decimal's.
     missing = _contextvars.Context().run(recorder.run, names)

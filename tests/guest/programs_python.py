@@ -364,7 +364,8 @@ print(first is json, json.__spec__, sys.modules['json'] is json)""",
     "meta_path": """import sys
 class Finder:
     def find_spec(name, path=None, target=None):
-        print('asked for', name)
+        if name[:2] == 'no':
+            print('asked for', name)
 sys.meta_path.insert(0, Finder)
 import nosuch""",
     "module_specs": """import json, random, enum, decimal, zlib, _socket
@@ -681,14 +682,14 @@ print(requests.x, requests.__file__)""",
 
 # Of GENERAL, what could notice libraries that were loaded ahead.
 MAY_SEE_LIBRARIES = """sys path modules importer_cache globals builtins site
-environment main_module generators_at_exit descriptors limits status tree encodings sigpipe atexit
-del_at_exit traceback_in_module error_importing recursion_limit stack
-stack_at_import linecache warning warning_filters signals gc threads logging
-logging_format logging_age random_seeded decimal contextvars socket_default
-locale_set mimetypes namespace_package shadow shadow_later path_insert
-submodules_unbound find_spec reload import_again meta_path module_specs
-import_in_threads fork subprocess exec mp_fork mp_spawn mp_forkserver
-process_pool thread_pool interpreters asyncio pickle_main dataclass_hints
-ctypes_callback open_before_ctypes weakref_finalize http_server ssl memory
-unittest doctest argv_more proc_environ import_error empty
+environment main_module generators_at_exit descriptors limits status tree
+encodings sigpipe atexit del_at_exit traceback_in_module error_importing
+recursion_limit stack stack_at_import linecache warning warning_filters signals
+gc threads logging logging_format logging_age random_seeded decimal contextvars
+socket_default locale_set mimetypes namespace_package shadow shadow_later
+path_insert submodules_unbound find_spec reload import_again meta_path
+module_specs import_in_threads fork subprocess exec mp_fork mp_spawn
+mp_forkserver process_pool thread_pool interpreters asyncio pickle_main
+dataclass_hints ctypes_callback open_before_ctypes weakref_finalize http_server
+ssl memory unittest doctest argv_more proc_environ import_error empty
 module_attributes""".split()

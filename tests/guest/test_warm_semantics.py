@@ -92,7 +92,6 @@ class TestPython(Programs):
     programs = programs_python.GENERAL
 
 
-@unittest.skipUnless(PRELOAD, "the registry has Python preload nothing")
 class TestPythonPreloaded(TestPython):
     """What is loaded ahead is not to be seen, whether a program wants it or
     not."""
