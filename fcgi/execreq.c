@@ -88,11 +88,20 @@ static uint32_t to_milli(double cpus)
 				       : (uint32_t)(milli + 0.5);
 }
 
-/* The runtime's limits with the request's over them, within the bounds. */
+static uint32_t clamp(uint32_t v, uint32_t min, uint32_t max)
+{
+	if (v < min)
+		return min;
+	return v > max ? max : v;
+}
+
+/* The runtime's limits with the request's over them, within the bounds.
+ * wall_max_ms: of a kernel's step, else 0. */
 static struct limits limits_for(
-    const struct limits *defaults, const struct wishes *w)
+    const struct limits *defaults, const struct wishes *w, uint32_t wall_max_ms)
 {
 	struct limits l = *defaults;
+	uint32_t wall_ms;
 
 	if (w->has_memory)
 		l.memory_bytes = not_negative(w->memory);
@@ -104,7 +113,10 @@ static struct limits limits_for(
 		l.output_bytes = to_u32(w->output);
 	if (w->has_wall)
 		l.wall_time_ms = to_u32(w->wall);
+	wall_ms = l.wall_time_ms;
 	limits_clamp(&l);
+	if (wall_max_ms > 0)
+		l.wall_time_ms = clamp(wall_ms, LIMIT_WALL_MIN_MS, wall_max_ms);
 	return l;
 }
 
@@ -182,6 +194,18 @@ static int take_args(struct execreq *q, struct json_object *args, struct err *e)
 	q->job.args = q->args;
 	q->job.arg_count = n;
 	return 0;
+}
+
+/* What the steps of a live kernel have, or have not, beyond others. */
+static int take_kernel(struct execreq *q, struct err *e)
+{
+	if (q->wall_max_ms == 0)
+		return 0;
+	if (q->job.arg_count > 0)
+		return err_set(e, ERR_INVALID_REQUEST, EINVAL,
+		    "args: a step in a kernel has none");
+	q->job.kernel = true;
+	return json_get_bool(q->root, "display", "display", &q->job.display, e);
 }
 
 static int take_files(struct execreq *q, const struct members *m, struct err *e)
@@ -270,7 +294,7 @@ static void take_runtime(struct execreq *q, const struct members *m)
 	    (struct blob){(const uint8_t *)rt->name, strlen(rt->name)};
 	q->job.version =
 	    (struct blob){(const uint8_t *)rt->version, strlen(rt->version)};
-	q->job.limits = limits_for(&rt->limits, &m->wishes);
+	q->job.limits = limits_for(&rt->limits, &m->wishes, q->wall_max_ms);
 }
 
 /* registry NULL: q->runtime is set. */
@@ -285,7 +309,7 @@ static int parse(struct execreq *q, const uint8_t *body, size_t len,
 	    (!step && (r = get_language(q->root, &m, e)) < 0) ||
 	    (r = get_members(q, &m, e)) < 0 ||
 	    (r = take_output_encoding(q, &m.output_encoding, e)) < 0 ||
-	    (r = take_args(q, m.args, e)) < 0 ||
+	    (r = take_args(q, m.args, e)) < 0 || (r = take_kernel(q, e)) < 0 ||
 	    (r = take_files(q, &m, e)) < 0 ||
 	    (!step && (r = find_runtime(q, &m, registry, e)) < 0))
 		return r;
@@ -309,6 +333,15 @@ int execreq_parse_step(struct execreq *q, const uint8_t *body, size_t len,
 {
 	memset(q, 0, sizeof(*q));
 	q->runtime = runtime;
+	return parse(q, body, len, NULL, e);
+}
+
+int execreq_parse_kernel(struct execreq *q, const uint8_t *body, size_t len,
+    const struct runtime *runtime, uint32_t wall_max_ms, struct err *e)
+{
+	memset(q, 0, sizeof(*q));
+	q->runtime = runtime;
+	q->wall_max_ms = wall_max_ms;
 	return parse(q, body, len, NULL, e);
 }
 

@@ -14,8 +14,8 @@
 #include "lib/registry.h"
 
 /*
- * The body of POST /execute or of a session's step, checked, as a job for the runner. Everything that
- * the job points to lives in `root` and in `decoded`.
+ * The body of POST /execute or of a session's step, checked, as a job for the
+ * runner. Everything that the job points to lives in `root` and in `decoded`.
  */
 struct execreq {
 	struct json_object *root;
@@ -26,6 +26,7 @@ struct execreq {
 	struct job job; /* its arrays are those above */
 	const struct runtime *runtime; /* the registry's */
 	bool base64; /* outputEncoding */
+	uint32_t wall_max_ms; /* of a kernel's step; else 0 */
 };
 
 /*
@@ -40,6 +41,12 @@ int execreq_parse(struct execreq *q, const uint8_t *body, size_t len,
  * `version` are members like any other that nobody knows. */
 int execreq_parse_step(struct execreq *q, const uint8_t *body, size_t len,
     const struct runtime *runtime, struct err *e);
+
+/* The same for a step in a live kernel: with `display`, without args, with up to
+ * wall_max_ms of wall time. What the kernel has for its life (network, memory)
+ * is checked and left aside. */
+int execreq_parse_kernel(struct execreq *q, const uint8_t *body, size_t len,
+    const struct runtime *runtime, uint32_t wall_max_ms, struct err *e);
 
 void execreq_done(struct execreq *q);
 

@@ -8,6 +8,7 @@
 #include "fcgi/exchange.h"
 #include "fcgi/response.h"
 #include "fcgi/session.h"
+#include "fcgi/session_json.h"
 #include "fcgi/text.h"
 #include "lib/log.h"
 #include "lib/utf8.h"

@@ -6,15 +6,38 @@
 #include "fcgi/response.h"
 #include "lib/json.h"
 
-#define READY_TIMEOUT_MS 2000u /* a probe gives up sooner or later, too */
+/* A probe gives up sooner or later, too. */
+#define READY_TIMEOUT_MS 2000u
+#define ALIVE_TIMEOUT_MS 500u
 
-/* Liveness of this process; the runner is /readyz's. */
+/* The slots of kernels. How many are taken only the runner knows, and it may be
+ * away: that is /readyz's to judge. */
+static void put_kernels(struct exchange *x, struct buf *out)
+{
+	const struct config *config = x->app->config;
+	struct runner_status status;
+	struct err e;
+
+	buf_puts(out, ",\"kernels\":{\"used\":");
+	if (rclient_status(
+		config->runner_socket, ALIVE_TIMEOUT_MS, &status, &e) < 0)
+		buf_puts(out, "null");
+	else
+		buf_printf(out, "%u", status.kernels.used);
+	buf_printf(out, ",\"max\":%u}", config->kernel_slots);
+}
+
+/* Liveness of this process. */
 void h_healthz(struct exchange *x)
 {
-	static const char body[] =
-	    "{\"status\":\"ok\",\"version\":\"" ISOBOX_VERSION "\"}";
+	cleanup_buf struct buf body = {0};
 
-	response_json(x, 200, body, sizeof(body) - 1);
+	buf_puts(
+	    &body, "{\"status\":\"ok\",\"version\":\"" ISOBOX_VERSION "\"");
+	if (x->app->config->kernel_slots > 0)
+		put_kernels(x, &body);
+	buf_putc(&body, '}');
+	response_json(x, 200, body.data, body.len);
 }
 
 void h_readyz(struct exchange *x)

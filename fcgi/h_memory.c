@@ -12,6 +12,7 @@
 #include "fcgi/cond.h"
 #include "fcgi/exchange.h"
 #include "fcgi/guard.h"
+#include "fcgi/large.h"
 #include "fcgi/response.h"
 #include "lib/cleanup.h"
 #include "lib/json.h"
@@ -29,11 +30,6 @@
 #define LIST_MAX 1000u
 #define LIST_DEFAULT 100u
 #define TTL_MAX 315360000u /* ten years, in seconds */
-
-/* Values of more than this are many megabytes together when all threads have
- * one: app.large says how many at a time. */
-#define LARGE_VALUE LIMIT_BODY
-#define LARGE_WAIT_S 10
 
 static const struct store_limits limits = {
     LIMIT_MEMORY_BYTES, LIMIT_MEMORY_KEYS};
@@ -247,22 +243,8 @@ static bool wants_value(void *arg, const struct store_meta *m)
 	f->cond = condition(f->x, m);
 	if (f->cond != COND_GO || f->x->req.method == METHOD_HEAD)
 		return false;
-	f->is_large = m->size > LARGE_VALUE;
+	f->is_large = m->size > LARGE_ANSWER;
 	return !f->is_large || f->may_be_large;
-}
-
-static int take_place(struct fetch *f, struct err *e)
-{
-	struct timespec until = {0};
-
-	(void)clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_sec += LARGE_WAIT_S;
-	while (sem_clockwait(&f->x->app->large, CLOCK_MONOTONIC, &until) < 0)
-		if (errno != EINTR)
-			return err_set(e, ERR_CAPACITY, EAGAIN,
-			    "too many large values at the same time");
-	f->may_be_large = true;
-	return 0;
 }
 
 static void send_value(struct fetch *f, const struct store_meta *m,
@@ -298,8 +280,11 @@ static int fetch(struct fetch *f, const struct store_key *k,
 
 	if (r < 0 || !f->is_large)
 		return r;
-	r = take_place(f, e);
-	return r < 0 ? r : store_memory_get(s, k, m, wants_value, f, ret, e);
+	r = large_begin(f->x, e);
+	if (r < 0)
+		return r;
+	f->may_be_large = true;
+	return store_memory_get(s, k, m, wants_value, f, ret, e);
 }
 
 void h_memory_get(struct exchange *x)
@@ -320,7 +305,7 @@ void h_memory_get(struct exchange *x)
 		    value != NULL ? m.size : 0);
 	}
 	if (f.may_be_large)
-		(void)sem_post(&x->app->large);
+		large_end(x);
 }
 
 /* ---- List */

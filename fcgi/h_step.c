@@ -16,13 +16,30 @@ static struct blob blob_of(const char *s)
 	return (struct blob){(const uint8_t *)s, strlen(s)};
 }
 
+/* A kernel's network is that of its session; whether it has one, the runner
+ * knows. */
+static int parse_step(struct exchange *x, const struct store_session *s,
+    const struct runtime *rt, const struct blob *body, struct execreq *q,
+    struct err *e)
+{
+	int r;
+
+	if (s->type != STORE_SESSION_KERNEL)
+		return execreq_parse_step(q, body->data, body->len, rt, e);
+	r = execreq_parse_kernel(q, body->data, body->len, rt,
+	    session_wall_max_ms(x->app->config, s->type), e);
+	q->job.network = s->network;
+	q->job.allow_count = 0;
+	return r;
+}
+
 static void run_step(struct exchange *x, const struct store_session *s,
-    const struct runtime *rt, const uint8_t *body, size_t len)
+    const struct runtime *rt, const struct blob *body)
 {
 	struct execreq q;
 	struct err e;
 
-	if (execreq_parse_step(&q, body, len, rt, &e) < 0) {
+	if (parse_step(x, s, rt, body, &q, &e) < 0) {
 		response_error(x, &e);
 	} else {
 		q.job.session = blob_of(s->id);
@@ -42,12 +59,11 @@ void h_step(struct exchange *x)
 	const struct runtime *rt;
 	struct store_session s;
 	struct shared *catalog;
-	const uint8_t *body;
+	struct blob body;
 	struct err e;
-	size_t len;
 
 	if (session_use(x, &s, &e) < 0 || guard_rate(x, RATE_RUN, &e) < 0 ||
-	    body_json(x, &body, &len, &e) < 0) {
+	    body_json(x, &body.data, &body.len, &e) < 0) {
 		response_error(x, &e);
 		return;
 	}
@@ -55,7 +71,7 @@ void h_step(struct exchange *x)
 	rt = registry_find(((const struct catalog *)catalog)->registry,
 	    s.runtime, strlen(s.runtime), s.version, strlen(s.version), &e);
 	if (rt != NULL)
-		run_step(x, &s, rt, body, len);
+		run_step(x, &s, rt, &body);
 	else
 		response_error(x, &e);
 	shared_put(catalog);

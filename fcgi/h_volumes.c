@@ -11,6 +11,7 @@
 #include "fcgi/guard.h"
 #include "fcgi/response.h"
 #include "fcgi/session.h"
+#include "fcgi/session_json.h"
 #include "lib/json.h"
 #include "lib/log.h"
 

@@ -269,6 +269,55 @@ static void put_pool(const struct pool_status *p, struct buf *out)
 	    p->dropped_total);
 }
 
+static void put_kernel_counts(const struct kernel_status *k, struct buf *out)
+{
+	put_value(out, "isobox_kernels_created_total", "counter",
+	    "Kernels that sessions were made with.", k->created_total);
+	put_value(out, "isobox_kernel_steps_total", "counter",
+	    "Steps that kernels have ended.", k->steps_total);
+	put_value(out, "isobox_kernel_forks_total", "counter",
+	    "Kernels that were made as a copy of another one.", k->forks_total);
+	put_value(out, "isobox_kernel_hibernations_total", "counter",
+	    "Kernels put on disk.", k->hibernations_total);
+	put_us(out, "isobox_kernel_hibernation_seconds_total",
+	    "Time that putting kernels on disk took.", k->hibernation_us_total);
+	put_value(out, "isobox_kernel_restores_total", "counter",
+	    "Kernels fetched from disk.", k->restores_total);
+	put_us(out, "isobox_kernel_restore_seconds_total",
+	    "Time that fetching kernels from disk took.", k->restore_us_total);
+	put_value(out, "isobox_kernel_restores_refused_total", "counter",
+	    "Kernels that could not be fetched from disk.",
+	    k->restores_refused_total);
+	put_value(out, "isobox_kernel_evictions_total", "counter",
+	    "Kernels put on disk because another one needed the slot.",
+	    k->evictions_total);
+	put_head(out, "isobox_kernel_deaths_total", "counter",
+	    "Kernels that died, by what ended them.");
+	for (unsigned i = 0; i < KERNEL_DEATH_COUNT; i++)
+		buf_printf(out,
+		    "isobox_kernel_deaths_total{reason=\"%s\"} %" PRIu64 "\n",
+		    kernel_death_word((enum kernel_death)i),
+		    k->deaths_total[i]);
+}
+
+static void put_kernels(const struct kernel_status *k, struct buf *out)
+{
+	put_value(out, "isobox_kernel_slots", "gauge",
+	    "Kernels that may be in memory at the same time.", k->max);
+	put_head(out, "isobox_kernels", "gauge", "Kernels that live.");
+	buf_printf(out,
+	    "isobox_kernels{state=\"resident\"} %u\n"
+	    "isobox_kernels{state=\"hibernated\"} %u\n",
+	    k->used, k->hibernated);
+	put_value(out, "isobox_kernels_pinned", "gauge",
+	    "Kernels in memory whose state cannot be put on disk.", k->pinned);
+	put_value(out, "isobox_kernels_waiting", "gauge",
+	    "Interpreters that wait for a kernel session.", k->waiting);
+	put_value(out, "isobox_kernel_checkpoint_bytes", "gauge",
+	    "Disk that hibernated kernels take.", k->checkpoint_bytes);
+	put_kernel_counts(k, out);
+}
+
 /* The value of a label: what would end it, or the line, is escaped. */
 static void put_label(const char *text, struct buf *out)
 {
@@ -337,5 +386,6 @@ void metrics_print_runner(const struct runner_status *s, struct buf *out)
 		    "CPU time that booting sandboxes took.",
 		    s->boot_cpu_us_total);
 	put_pool(&s->pool, out);
+	put_kernels(&s->kernels, out);
 	put_egress(s, out);
 }

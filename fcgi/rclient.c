@@ -214,7 +214,8 @@ int rclient_failure(const struct told *told, const uint8_t *payload, size_t len,
 		return err_set(e, e->kind, e->code, "%s: bad failure", e->msg);
 	}
 	if (retry_after_s == 0 &&
-	    (kind == ERR_CAPACITY || kind == ERR_SESSION_BUSY))
+	    (kind == ERR_CAPACITY || kind == ERR_SESSION_BUSY ||
+		kind == ERR_TOO_MANY_KERNELS))
 		retry_after_s = 1;
 	*ret_retry_after_s = retry_after_s;
 	return err_set(e, kind, EIO, "%.*s",

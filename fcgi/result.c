@@ -4,15 +4,11 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "fcgi/artifacts.h"
 #include "fcgi/catalog.h"
 #include "fcgi/sse.h"
 #include "fcgi/text.h"
 #include "lib/json.h"
-
-/* The API's exact text. */
-#define NETWORK_OFF                                                         \
-	"network requested but currently unavailable (egress firewall not " \
-	"verified); ran with network OFF"
 
 static void put_output(
     struct buf *out, const struct buf *raw, bool base64, bool cut)
@@ -46,6 +42,14 @@ static uint64_t to_ms(uint64_t us)
 	return us / 1000 + (us % 1000 >= 500 ? 1 : 0);
 }
 
+bool result_truncated(const struct result_parts *p)
+{
+	const struct run_result *r = p->result;
+
+	return r->stdout_truncated || r->stderr_truncated ||
+	       r->artifacts_dropped || p->artifacts->dropped;
+}
+
 static void put_run(struct buf *out, const struct result_parts *p)
 {
 	const struct run_result *r = p->result;
@@ -61,18 +65,34 @@ static void put_run(struct buf *out, const struct result_parts *p)
 	    "\"truncated\":%s,\"durationMs\":%" PRIu64 ",\"network\":%s,"
 	    "\"signal\":",
 	    r->exit_code, word(r->timed_out), word(r->oom_killed),
-	    word(r->stdout_truncated || r->stderr_truncated),
-	    to_ms(r->duration_us), word(r->network));
+	    word(result_truncated(p)), to_ms(r->duration_us), word(r->network));
 	put_signal(out, r->signal);
 	if (r->cpu_us != RUN_RESULT_UNKNOWN)
 		buf_printf(out, ",\"cpuTimeMs\":%" PRIu64, to_ms(r->cpu_us));
 	else
 		buf_puts(out, ",\"cpuTimeMs\":null");
 	if (r->memory_peak_bytes >= 0)
-		buf_printf(out, ",\"memoryPeakBytes\":%" PRId64 "}",
-		    r->memory_peak_bytes);
+		buf_printf(
+		    out, ",\"memoryPeakBytes\":%" PRId64, r->memory_peak_bytes);
 	else
-		buf_puts(out, ",\"memoryPeakBytes\":null}");
+		buf_puts(out, ",\"memoryPeakBytes\":null");
+	if (r->kernel != RUN_KERNEL_NONE)
+		buf_printf(out, ",\"interrupted\":%s", word(r->interrupted));
+	buf_putc(out, '}');
+}
+
+/* What a kernel's step has beyond a run. */
+static void put_kernel(struct buf *out, const struct result_parts *p)
+{
+	const struct buf *json = &p->artifacts->json;
+
+	if (json->len > 0) {
+		buf_puts(out, ",\"artifacts\":[");
+		buf_put(out, json->data, json->len);
+		buf_putc(out, ']');
+	}
+	buf_printf(out, ",\"kernel\":\"%s\"",
+	    p->result->kernel == RUN_KERNEL_DEAD ? "dead" : "alive");
 }
 
 static void put_blob(struct buf *out, const struct blob *b)
@@ -88,8 +108,10 @@ void result_put(struct buf *out, const struct result_parts *p)
 	put_blob(out, &p->job->version);
 	buf_puts(out, ",\"backend\":\"" BACKEND "\",\"run\":");
 	put_run(out, p);
+	if (p->result->kernel != RUN_KERNEL_NONE)
+		put_kernel(out, p);
 	if (p->job->network && !p->result->network)
-		buf_puts(out, ",\"warning\":\"" NETWORK_OFF "\"");
+		buf_puts(out, ",\"warning\":\"" RESULT_NETWORK_OFF "\"");
 	buf_putc(out, '}');
 }
 

@@ -32,6 +32,8 @@ static const struct route routes[ROUTE_COUNT] = {
     [ROUTE_SESSION] = {"/v1/sessions/{id}", .get = h_session_get,
 	.del = h_session_delete},
     [ROUTE_STEP] = {"/v1/sessions/{id}/exec", .post = h_step},
+    [ROUTE_INTERRUPT] = {"/v1/sessions/{id}/interrupt", .post = h_interrupt},
+    [ROUTE_FORK] = {"/v1/sessions/{id}/fork", .post = h_fork},
     [ROUTE_FILES] = {"/v1/sessions/{id}/fs", .get = h_files_get,
 	.put = h_files_put, .del = h_files_delete},
     [ROUTE_VOLUMES] = {"/v1/volumes", .get = h_volumes_get,

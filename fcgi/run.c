@@ -5,7 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "fcgi/artifacts.h"
 #include "fcgi/exchange.h"
+#include "fcgi/large.h"
 #include "fcgi/rclient.h"
 #include "fcgi/response.h"
 #include "fcgi/result.h"
@@ -18,6 +20,11 @@
 #define CONNECT_TIMEOUT_MS 5000u
 #define MARGIN_MS 5000u
 
+/* A step in a kernel has so long to give up when its time is over; and its kernel
+ * may first have to be fetched from the disk, in the place of another one. */
+#define GRACE_MS 2000u
+#define FETCH_MS 30000u
+
 struct run {
 	struct exchange *x;
 	const struct job *job;
@@ -26,6 +33,7 @@ struct run {
 	struct rclient runner;
 	struct sse sse; /* once begun */
 	struct buf output[STREAM_COUNT]; /* raw */
+	struct artifacts artifacts;
 	struct run_result result;
 	bool started; /* with a stream: its headers are out */
 	uint64_t deadline_ms;
@@ -43,6 +51,8 @@ static int take_started(struct run *r, size_t len, struct err *e)
 		return misbehaves(e, "bad start");
 	r->started = true;
 	r->deadline_ms = clock_ms() + r->job->limits.wall_time_ms + MARGIN_MS;
+	if (r->job->kernel)
+		r->deadline_ms += GRACE_MS;
 	if (!r->stream)
 		return 0;
 	(void)response_begin_stream(r->x);
@@ -67,18 +77,29 @@ static int take_output(struct run *r, enum stream which, const uint8_t *data,
 	return 0;
 }
 
+static int take_artifact(struct run *r, enum proto_type type,
+    const uint8_t *payload, size_t len, struct err *e)
+{
+	if (!r->started || !r->job->kernel)
+		return misbehaves(e, "an artifact of no step");
+	return type == PROTO_ARTIFACT
+		   ? artifacts_begin(&r->artifacts, payload, len, e)
+		   : artifacts_data(&r->artifacts, payload, len, e);
+}
+
 static int take_done(
     struct run *r, const uint8_t *payload, size_t len, struct err *e)
 {
 	struct exchange *x = r->x;
 
-	if (!r->started || run_result_decode(payload, len, &r->result, e) < 0)
+	if (!r->started || run_result_decode(payload, len, &r->result, e) < 0 ||
+	    (r->result.kernel != RUN_KERNEL_NONE) != r->job->kernel)
 		return misbehaves(e, "bad end");
+	artifacts_end(&r->artifacts);
 	x->ran = true;
 	x->exit_code = r->result.exit_code;
 	x->timed_out = r->result.timed_out;
 	x->oom_killed = r->result.oom_killed;
-	x->truncated = r->result.stdout_truncated || r->result.stderr_truncated;
 	return 1;
 }
 
@@ -89,7 +110,9 @@ static int take_fail(
 	    ERR_INVALID_FILE, ERR_UNKNOWN_LANGUAGE, ERR_CAPACITY,
 	    /* Of steps only. */
 	    ERR_SESSION_NOT_FOUND, ERR_VOLUME_NOT_FOUND, ERR_VOLUME_BUSY,
-	    ERR_SESSION_BUSY, ERR_QUOTA_EXCEEDED, ERR_STORAGE_FULL};
+	    ERR_SESSION_BUSY, ERR_QUOTA_EXCEEDED, ERR_STORAGE_FULL,
+	    /* Of steps in kernels only. */
+	    ERR_KERNEL_DEAD, ERR_TOO_MANY_KERNELS};
 	const struct told told = {kinds, sizeof(kinds) / sizeof(kinds[0])};
 
 	(void)rclient_failure(&told, payload, len, &r->x->retry_after_s, e);
@@ -109,6 +132,9 @@ static int take_frame(struct run *r, enum proto_type type,
 		return take_output(r, STREAM_STDOUT, payload, len, e);
 	case PROTO_STDERR:
 		return take_output(r, STREAM_STDERR, payload, len, e);
+	case PROTO_ARTIFACT:
+	case PROTO_ARTIFACT_DATA:
+		return take_artifact(r, type, payload, len, e);
 	case PROTO_DONE:
 		return take_done(r, payload, len, e);
 	case PROTO_FAIL:
@@ -125,8 +151,6 @@ static int take_frame(struct run *r, enum proto_type type,
 	case PROTO_WS_DATA:
 	case PROTO_WS_END:
 	case PROTO_KERNEL_INFO:
-	case PROTO_ARTIFACT:
-	case PROTO_ARTIFACT_DATA:
 	case PROTO_GUEST_JOB:
 	case PROTO_GUEST_WARM:
 	case PROTO_GUEST_READY:
@@ -199,6 +223,8 @@ static int ask(struct run *r, struct err *e)
 			 config->boot_timeout_ms + MARGIN_MS;
 	if (r->job->session.len > 0) /* a step waits for its turn, too */
 		r->deadline_ms += r->job->limits.wall_time_ms;
+	if (r->job->kernel)
+		r->deadline_ms += FETCH_MS;
 	return rclient_send(&r->runner, &frame, e);
 }
 
@@ -242,6 +268,21 @@ static void put_json(
 	    body->len);
 }
 
+/* Many answers with large artifacts, each to a slow reader, would be gigabytes:
+ * one that finds no place goes without. Whether it has one. */
+static bool take_place(struct run *r)
+{
+	struct err e;
+
+	if (r->artifacts.json.len <= LARGE_ANSWER)
+		return false;
+	if (large_begin(r->x, &e) >= 0)
+		return true;
+	log_warn("request %s: artifacts left out: %s", r->x->id, e.msg);
+	artifacts_drop(&r->artifacts);
+	return false;
+}
+
 static void answer_done(struct run *r)
 {
 	const struct result_parts parts = {
@@ -249,7 +290,9 @@ static void answer_done(struct run *r)
 	    .result = &r->result,
 	    .output = r->output,
 	    .base64 = r->base64,
+	    .artifacts = &r->artifacts,
 	};
+	const bool large = take_place(r);
 	cleanup_buf struct buf body = {0};
 	cleanup_buf struct buf timing = {0};
 	struct err e;
@@ -261,6 +304,8 @@ static void answer_done(struct run *r)
 		    &r->sse, STREAM_STDERR, r->result.stderr_truncated);
 	}
 	result_put(&body, &parts);
+	r->x->truncated = result_truncated(&parts);
+	artifacts_done(&r->artifacts);
 	result_put_timing(&timing, &r->result);
 	buf_putc(&timing, '\0');
 	if (body.failed || timing.failed) {
@@ -272,6 +317,8 @@ static void answer_done(struct run *r)
 	} else {
 		put_json(r, &body, &timing);
 	}
+	if (large)
+		large_end(r->x);
 }
 
 int run_execreq(struct exchange *x, struct execreq *q, struct err *e)
@@ -298,6 +345,7 @@ int run_execreq(struct exchange *x, struct execreq *q, struct err *e)
 		answer_done(&r);
 	rclient_close(&r.runner);
 	sse_done(&r.sse);
+	artifacts_done(&r.artifacts);
 	for (int i = 0; i < STREAM_COUNT; i++)
 		buf_free(&r.output[i]);
 	return rc;

@@ -9,9 +9,9 @@
 #include "fcgi/guard.h"
 #include "lib/log.h"
 
-/* Longer than any step takes with all that it may wait for: its turn, a slot,
- * the boot, its program. The least idle time of a session is not shorter. */
-#define CALL_MAX_MS 60000
+/* Longer than a step takes beside its program and its wait for the turn: for a
+ * slot, the boot, the web server. */
+#define CALL_EXTRA_MS 20000
 
 static int not_found(struct err *e)
 {
@@ -38,6 +38,19 @@ static bool token_is_right(
 	return token_hash_equal(given, hash) && !q->auth_repeated;
 }
 
+int64_t session_call_max_ms(
+    const struct config *config, enum store_session_type type)
+{
+	return 2 * (int64_t)session_wall_max_ms(config, type) + CALL_EXTRA_MS;
+}
+
+uint32_t session_wall_max_ms(
+    const struct config *config, enum store_session_type type)
+{
+	return type == STORE_SESSION_KERNEL ? config->kernel_max_step_ms
+					    : LIMIT_WALL_MAX_MS;
+}
+
 int session_find(struct exchange *x, struct store_session *ret, struct err *e)
 {
 	const char *id = session_param_id(x);
@@ -62,7 +75,8 @@ int session_use(struct exchange *x, struct store_session *ret, struct err *e)
 	if (r < 0)
 		return r;
 	(void)snprintf(x->session, sizeof(x->session), "%s", ret->id);
-	if (ret->expires_ms - store_now_ms() > CALL_MAX_MS)
+	if (ret->expires_ms - store_now_ms() >
+	    session_call_max_ms(x->app->config, ret->type))
 		return 0;
 	return store_session_touch(x->app->store, ret->id, e);
 }
@@ -89,6 +103,18 @@ void session_check_lost(
 	log_warn("request %s: a session without a workspace is ended", x->id);
 }
 
+void session_remove(struct exchange *x, const struct store_session *s)
+{
+	struct ws_call call = session_call(x, s);
+	struct err e;
+
+	call.out = NULL; /* once begun it is done, whoever waits */
+	if (ws_do(WS_REMOVE, &call, NULL, &e) < 0 ||
+	    store_session_delete(x->app->store, s->id, &e) < 0)
+		log_warn(
+		    "request %s: a session is removed later: %s", x->id, e.msg);
+}
+
 struct ws_call session_call(struct exchange *x, const struct store_session *s)
 {
 	return (struct ws_call){
@@ -98,19 +124,4 @@ struct ws_call session_call(struct exchange *x, const struct store_session *s)
 	    .kind = WS_SESSION,
 	    .id = s->id,
 	};
-}
-
-void session_put_time(struct buf *out, int64_t ms)
-{
-	int64_t part = ms % 1000 < 0 ? ms % 1000 + 1000 : ms % 1000;
-	time_t seconds = (time_t)((ms - part) / 1000);
-	struct tm tm;
-	char text[32];
-
-	if (gmtime_r(&seconds, &tm) == NULL || tm.tm_year < -900 ||
-	    tm.tm_year > 8099 ||
-	    strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%S", &tm) == 0)
-		buf_puts(out, "null"); /* no year of four digits */
-	else
-		buf_printf(out, "\"%s.%03dZ\"", text, (int)part);
 }

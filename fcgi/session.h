@@ -3,6 +3,7 @@
 #define ISOBOX_FCGI_SESSION_H
 
 #include "fcgi/wsclient.h"
+#include "lib/config.h"
 #include "lib/err.h"
 #include "lib/store.h"
 
@@ -34,9 +35,19 @@ void session_check_lost(
 /* An operation on its workspace. */
 struct ws_call session_call(struct exchange *x, const struct store_session *s);
 
-/* Shapes that sessions and volumes share: an identifier of the path in its form,
- * and a time as "2026-01-02T03:04:05.678Z" with its quotes. */
+/* Removes a session that has ended, kernel and workspace before its record; what
+ * fails here, the sweep does. */
+void session_remove(struct exchange *x, const struct store_session *s);
+
+/* The most wall time that a step of such a session may ask for, and what a whole
+ * call may take with all that it may wait for. The least idle time of a session
+ * is not shorter than that. */
+uint32_t session_wall_max_ms(
+    const struct config *config, enum store_session_type type);
+int64_t session_call_max_ms(
+    const struct config *config, enum store_session_type type);
+
+/* An identifier of the path in its form, or NULL; also a volume's. */
 const char *session_param_id(const struct exchange *x);
-void session_put_time(struct buf *out, int64_t ms);
 
 #endif

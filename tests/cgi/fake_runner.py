@@ -8,8 +8,14 @@ import struct
 import threading
 import time
 
-RUN, STATUS, WS = 1, 2, 3
+RUN, STATUS, WS, KERNEL = 1, 2, 3, 5
 STATUS_REPLY, STARTED, STDOUT, STDERR, DONE, FAIL = 16, 17, 18, 19, 20, 21
+KERNEL_INFO, ARTIFACT, ARTIFACT_DATA = 27, 28, 29
+
+# enum kernel_op, kernel_state and run_kernel
+CREATE, INTERRUPT, FORK, STAT = 1, 2, 3, 4
+STARTING, RESIDENT, HIBERNATED, DEAD = 1, 2, 3, 4
+NONE, ALIVE, KILLED = 0, 1, 2
 
 # enum err_kind of lib/err.h
 KINDS = ("internal_error", "invalid_json", "invalid_request", "invalid_file",
@@ -20,7 +26,8 @@ KINDS = ("internal_error", "invalid_json", "invalid_request", "invalid_file",
          "session_not_found", "volume_not_found", "volume_busy",
          "precondition_failed", "too_large", "value_too_large",
          "quota_exceeded", "range_not_satisfiable", "session_busy",
-         "too_many_sessions", "too_many_volumes", "storage_full")
+         "too_many_sessions", "too_many_volumes", "storage_full",
+         "storage_failed", "kernel_dead", "too_many_kernels")
 
 
 def frame(kind, payload=b""):
@@ -34,22 +41,32 @@ def text(s):
 
 def result(exit_code=0, signal=0, timed_out=False, oom=False, cut_out=False,
            cut_err=False, network=True, duration_us=214000, cpu_us=30000,
-           peak=-1, queue_us=0, boot_us=0, warm=False):
-    return struct.pack("<II5BQQqQQB", exit_code, signal, timed_out, oom, cut_out,
-                       cut_err, network, duration_us, cpu_us, peak, queue_us,
-                       boot_us, warm)
+           peak=-1, queue_us=0, boot_us=0, warm=False, kernel=NONE,
+           raised=False, interrupted=False, dropped=False):
+    return struct.pack("<II5BQQqQQB4B", exit_code, signal, timed_out, oom,
+                       cut_out, cut_err, network, duration_us, cpu_us, peak,
+                       queue_us, boot_us, warm, kernel, raised, interrupted,
+                       dropped)
+
+
+def kernel_info(state=RESIDENT, busy=False, reason="", memory=40 << 20,
+                checkpoint=0, steps=0, network=True, network_reason=""):
+    return (bytes([state, busy]) + text(reason) +
+            struct.pack("<qQQB", memory, checkpoint, steps, network) +
+            text(network_reason))
 
 
 def status(ready=True, reason="", backend="gvisor", slots=4, running=1,
            queued=2, totals=range(10, 17), pool=range(30, 40),
-           egress=(2, "", 50, 51)):
+           egress=(2, "", 50, 51), kernels=range(60, 82)):
     """totals: six counters and the CPU time of boots; each histogram has one
     duration in each bucket; egress: up, reason, two counters."""
     return (bytes([ready]) + text(reason) + text(backend) +
             struct.pack("<III", slots, running, queued) +
             struct.pack("<7Q", *totals) +
             struct.pack("<18Q", *[1] * 17, 2000000) * 5 +
-            struct.pack("<II8Q", *pool) + bytes([egress[0]]) +
+            struct.pack("<II8Q", *pool) + struct.pack("<5I17Q", *kernels) +
+            bytes([egress[0]]) +
             text(egress[1]) + struct.pack("<QQ", *egress[2:]))
 
 
@@ -88,8 +105,22 @@ def decode_job(payload):
     job["session"] = r.text()
     job["volume"] = r.text()
     job["allow"] = [r.text() for _ in range(r.u32())]
+    job["kernel"] = bool(r.u8())
+    job["display"] = bool(r.u8())
     assert not r.data, "payload too long"
     return job
+
+
+def decode_kernel(payload):
+    """struct kernel_request of lib/kernelproto.h as a dict."""
+    r = Reader(payload)
+    q = {"op": r.u8(), "request_id": r.text().decode(),
+         "id": r.text().decode(), "new_id": r.text().decode(),
+         "runtime": r.text(), "version": r.text(), "volume": r.text(),
+         "network": bool(r.u8())}
+    q["allow"] = [r.text() for _ in range(r.u32())]
+    assert not r.data, "payload too long"
+    return q
 
 
 def read_exactly(sock, n):
@@ -109,6 +140,7 @@ class Call:
         self.sock = sock
         self.kind = kind
         self.job = decode_job(payload) if kind == RUN else None
+        self.kernel = decode_kernel(payload) if kind == KERNEL else None
         self.payload = payload
 
     def send(self, *frames):
@@ -122,6 +154,15 @@ class Call:
 
     def stderr(self, data):
         self.send(frame(STDERR, data))
+
+    def artifact(self, data, kind="image/png", is_text=False, split=1 << 16):
+        self.send(frame(ARTIFACT, text(kind) +
+                        struct.pack("<BI", is_text, len(data))))
+        for i in range(0, len(data), split):
+            self.send(frame(ARTIFACT_DATA, data[i:i + split]))
+
+    def info(self, **kw):
+        self.send(frame(KERNEL_INFO, kernel_info(**kw)))
 
     def done(self, **kw):
         self.send(frame(DONE, result(**kw)))
@@ -161,17 +202,24 @@ def run_ok(call, out=b"", err=b"", **kw):
     call.done(**kw)
 
 
+def step_ok(call, out=b"", err=b"", **kw):
+    """The same of a step in a kernel."""
+    run_ok(call, out, err, **{"kernel": ALIVE, **kw})
+
+
 def answer_status(call, **kw):
     call.send(frame(STATUS_REPLY, status(**kw)))
 
 
 class FakeRunner:
-    """on_run, on_status and on_ws may be replaced at any time; calls has the
-    jobs. serve_ws answers what is asked of workspaces."""
+    """on_run, on_status, on_ws and on_kernel may be replaced at any time; calls
+    has the jobs. serve_ws answers what is asked of workspaces, serve_kernel
+    what is asked of kernels."""
 
-    def __init__(self, path, serve_ws):
+    def __init__(self, path, serve_ws, serve_kernel):
         self.path = path
         self.serve_ws = serve_ws
+        self.serve_kernel = serve_kernel
         self.calls = []
         self.errors = []
         self.reset()
@@ -186,6 +234,7 @@ class FakeRunner:
         self.on_run = run_ok
         self.on_status = answer_status
         self.on_ws = self.serve_ws
+        self.on_kernel = self.serve_kernel
 
     def stop(self):
         self.stopping = True
@@ -213,12 +262,13 @@ class FakeRunner:
                 payload = read_exactly(sock, size)
                 if payload is None:
                     return
-                assert pad == b"\0\0\0" and kind in (RUN, STATUS, WS)
+                assert pad == b"\0\0\0" and kind in (
+                    RUN, STATUS, WS, KERNEL)
                 call = Call(sock, kind, payload)
                 if kind == RUN:
                     self.calls.append(call.job)
                 {RUN: self.on_run, STATUS: self.on_status,
-                 WS: self.on_ws}[kind](call)
+                 WS: self.on_ws, KERNEL: self.on_kernel}[kind](call)
             except (BrokenPipeError, ConnectionResetError):
                 pass
             except Exception as e:  # noqa: the test's thread looks at it

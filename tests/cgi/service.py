@@ -12,6 +12,7 @@ import time
 import unittest
 
 import fcgi_client
+from fake_kernels import Kernels
 from fake_runner import FakeRunner
 from fake_workspaces import Workspaces
 
@@ -30,6 +31,10 @@ REGISTRY = {
     "python-old": ("name: python\nversion: 3.11\nimage: py\n"
                    "source_file: main.py\nrun: [python3, \"{source}\"]\n",
                    "py"),
+    "live": ("name: live\nversion: 2\naliases: [lv]\nimage: py\n"
+             "source_file: main.py\nrun: [python3, \"{source}\"]\n"
+             "kernel: true\nlimits: {memory_bytes: 402653184, cpus: 1.5, "
+             "wall_time_ms: 15000}\n", "py"),
     "rust": ("name: rust\nversion: 1-alpine\naliases: [rs]\nimage: rs\n"
              "source_file: main.rs\ncompile: [rustc, \"{source}\"]\n"
              "run: [/box/main]\n", "rs"),
@@ -49,8 +54,9 @@ class Service:
             os.mkdir(self.path(name))
         self.write_registry()
         self.workspaces = Workspaces(self.path("workspaces"))
+        self.kernels = Kernels(self.workspaces)
         self.runner = FakeRunner(self.path("runner.sock"),
-                                 self.workspaces.serve)
+                                 self.workspaces.serve, self.kernels.serve)
         self.env = dict(env or {})
         self.process = None
         self.settings = {

@@ -36,7 +36,8 @@ class Job(ServiceCase):
             "cpus_milli": 1500, "pids": 128, "output_bytes": 65536,
             "wall_time_ms": 15000, "network": True, "entry": 0,
             "files": [(b"main.py", b"print(1)")], "args": [], "stdin": b"",
-            "session": b"", "volume": b"", "allow": []})
+            "session": b"", "volume": b"", "allow": [],
+            "kernel": False, "display": False})
 
     def test_everything(self):
         job = self.job(
@@ -61,7 +62,7 @@ class Job(ServiceCase):
                 (b"b.rs", b"\x00\xff"), (b"c", b""), (b"d", b"\0")],
             "args": [b"", b"a b", b'"', b"$(x)", "\u00e9".encode()],
             "stdin": "in\0\u00e9".encode(), "session": b"", "volume": b"",
-            "allow": []})
+            "allow": [], "kernel": False, "display": False})
 
     def test_network(self):
         for asked, on, names in (

@@ -9,6 +9,8 @@ from fake_runner import answer_status, run_ok
 from service import REPO, Service, ServiceCase
 
 RUNTIMES = [
+    {"language": "live", "version": "2", "aliases": ["lv"],
+     "compiled": False, "backend": "gvisor"},
     {"language": "python", "version": "3.11", "aliases": [],
      "compiled": False, "backend": "gvisor"},
     {"language": "python", "version": "3.14-agent", "aliases": ["py", "py3"],
@@ -30,8 +32,17 @@ class Routes(ServiceCase):
     def test_healthz(self):
         r = self.get("/healthz")
         self.assertEqual((r.status, r.body.decode()), (
-            200, '{"status":"ok","version":"%s"}' % VERSION))
+            200, '{"status":"ok","version":"%s",'
+            '"kernels":{"used":60,"max":6}}' % VERSION))
         self.assertEqual(r.headers["content-type"], "application/json")
+
+    def test_healthz_without_the_runner(self):
+        for away in (lambda c: None, lambda c: c.gone(5)):
+            self.runner.on_status = away
+            r = self.get("/healthz")
+            self.assertEqual((r.status, r.json()), (
+                200, {"status": "ok", "version": VERSION,
+                      "kernels": {"used": None, "max": 6}}))
 
     def test_readyz(self):
         r = self.get("/readyz")

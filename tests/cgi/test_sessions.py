@@ -109,7 +109,12 @@ class Create(SessionCase):
             "invalid_json", "the body is larger than 262144 bytes"))
         self.create(unknown=[{}], network=False)
         self.assert_error(self.post(runtime="py", network="no"), 400, error(
-            "invalid_request", "network must be true or false"))
+            "invalid_request", "network must be true or false, or an object "
+            "with a list of host names: allow"))
+        self.assert_error(self.post(runtime="py", network={"allow": ["a.b"]}),
+                          400, error(
+            "invalid_request",
+            "network.allow is of a kernel; here each step says it"))
 
     def test_methods(self):
         for method in ("GET", "PUT", "DELETE", "PATCH"):
@@ -426,7 +431,8 @@ class Steps(SessionCase):
 class Tokens(SessionCase):
     RESTS = (("GET", "", None), ("DELETE", "", None),
              ("POST", "/exec", '{"code":""}'), ("GET", "/fs", None),
-             ("PUT", "/fs?path=x", b"y"), ("DELETE", "/fs?path=x", None))
+             ("PUT", "/fs?path=x", b"y"), ("DELETE", "/fs?path=x", None),
+             ("POST", "/interrupt", None), ("POST", "/fork", None))
 
     def test_wrong_and_missing(self):
         s = self.create()
