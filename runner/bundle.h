@@ -11,6 +11,7 @@
 #define BUNDLE_ROOTFS "/rootfs"
 #define BUNDLE_STATE "/state"
 #define BUNDLE_RUNSC "/runsc"
+#define BUNDLE_IMAGE "/image" /* what is restored */
 
 /* The same there and in the sandbox: what a session keeps. */
 #define BUNDLE_WORKSPACE "/workspace"

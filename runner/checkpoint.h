@@ -2,11 +2,13 @@
 #ifndef ISOBOX_CHECKPOINT_H
 #define ISOBOX_CHECKPOINT_H
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
 #include "lib/err.h"
+#include "lib/limits.h"
 #include "runner/checkpoint_stamp.h"
 #include "runner/sandbox.h"
 #include "runner/ws_dir.h"
@@ -64,6 +66,7 @@ struct checkpoint_order {
 	const char *platform; /* as in its sandbox_spec */
 	const struct checkpoint_stamp *stamp; /* of when it was started */
 	uint64_t max_bytes; /* a larger one is ERR_QUOTA_EXCEEDED */
+	uint64_t min_free_bytes; /* of the disk, else ERR_STORAGE_FULL */
 	unsigned timeout_ms;
 	/* A fork: the sandbox goes on afterwards, and its workspace as it was
 	 * at that moment is copied. -1 both, or both directories of the host;
@@ -133,5 +136,32 @@ void checkpoint_save_cancel(struct checkpoint_save *s);
 int checkpoint_restore(const struct checkpoints *cp, const char *id,
     const struct sandbox_spec *spec, const struct checkpoint_stamp *now,
     struct leaf *leaf, struct sandbox *ret, struct err *e);
+
+/* ---- inside: checkpoint*.c ------------------------------------------------ */
+
+#define CHECKPOINT_STAMP "stamp"
+#define CHECKPOINT_NAME_SIZE (LIMIT_ID + 8)
+
+/* The name of one that is being made. */
+void checkpoint_new_name(const char *id, char ret[CHECKPOINT_NAME_SIZE]);
+
+/* An empty folder of that name; its descriptor. */
+int checkpoint_begin(
+    const struct checkpoints *cp, const char *name, struct err *e);
+
+/* Syncs the folder and makes it the checkpoint of id, in one step. */
+int checkpoint_commit(const struct checkpoints *cp, const char *name,
+    int dir_fd, const char *id, struct err *e);
+
+/* Removes a folder of that name: 1, or 0 when there is none. */
+int checkpoint_discard(
+    const struct checkpoints *cp, const char *name, struct err *e);
+
+/* The path of one on the host; -ENAMETOOLONG. */
+int checkpoint_path(
+    const struct checkpoints *cp, const char *name, char ret[PATH_MAX]);
+
+/* What the folder holds takes of the disk. */
+int checkpoint_usage(int dir_fd, uint64_t *ret, struct err *e);
 
 #endif

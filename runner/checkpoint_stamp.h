@@ -2,6 +2,7 @@
 #ifndef ISOBOX_CHECKPOINT_STAMP_H
 #define ISOBOX_CHECKPOINT_STAMP_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -40,6 +41,8 @@ struct stamp_file {
 };
 struct stamp_cache {
 	struct stamp_file runsc, init;
+	bool cpu_known;
+	uint8_t cpu[TOKEN_HASH_LEN];
 };
 
 /* The stamp that a sandbox has which is started by spec now; take it just before
@@ -70,6 +73,12 @@ struct stamp_manifest {
 	struct stamp_entry files[STAMP_FILES_MAX];
 	size_t file_count;
 };
+
+bool stamp_name_ok(const char *name, size_t len);
+
+/* Of a whole file; its offset is not used. */
+int stamp_hash_fd(
+    int fd, uint64_t *ret_size, uint8_t ret[TOKEN_HASH_LEN], struct err *e);
 
 void stamp_encode(const struct stamp_manifest *m, struct buf *out);
 

@@ -5,8 +5,24 @@
 
 #include "runner/bundle.h"
 
-void runsc_argv(const char *platform, bool network, char platform_flag[64],
-    const char *argv[RUNSC_ARGV_MAX])
+#define STRING_(x) #x
+#define STRING(x) STRING_(x)
+
+/* The directory is in no sandbox's tree: a link of /proc leads to it. */
+#define SAVE_TO "--image-path=/proc/self/fd/" STRING(RUNSC_IMAGE_FD)
+
+static const char *const verbs[][3] = {
+    [RUNSC_RUN] = {"run", "--bundle=" BUNDLE_DIR},
+    [RUNSC_RESTORE] = {"restore", "--bundle=" BUNDLE_DIR,
+	"--image-path=" BUNDLE_IMAGE},
+    [RUNSC_PAUSE] = {"pause"},
+    [RUNSC_RESUME] = {"resume"},
+    /* Else the sandbox would end, whether it could be saved or not. */
+    [RUNSC_SAVE] = {"checkpoint", "--leave-running", SAVE_TO},
+};
+
+void runsc_argv(enum runsc_verb verb, const char *platform, bool network,
+    char platform_flag[64], const char *argv[RUNSC_ARGV_MAX])
 {
 	int n = 0;
 
@@ -28,8 +44,8 @@ void runsc_argv(const char *platform, bool network, char platform_flag[64],
 	argv[n++] = "--host-uds=none";
 	argv[n++] = "--host-fifo=none";
 	argv[n++] = "--oci-seccomp=false";
-	argv[n++] = "run";
-	argv[n++] = "--bundle=" BUNDLE_DIR;
+	for (int i = 0; i < 3 && verbs[verb][i] != NULL; i++)
+		argv[n++] = verbs[verb][i];
 	argv[n++] = RUNSC_CONTAINER;
 	argv[n] = NULL;
 }

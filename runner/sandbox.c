@@ -9,6 +9,7 @@
  *	/runsc		the one program
  *	/workspace	of a session's step, read-write; likewise /memory
  *	/bundle		config.json
+ *	/image		of a restore: what was saved, read-only
  *	/state /tmp	what runsc writes
  *	/proc /dev	proc of the new PID namespace, null and zero
  *
@@ -126,6 +127,23 @@ static int clone_mount(const struct child *c, const char *path, uint64_t attr)
 	return fd;
 }
 
+/* The checkpoint that was looked at, and no other. */
+static int clone_checkpoint(const struct child *c)
+{
+	struct stat want, is;
+	int fd = clone_mount(c, c->spec->checkpoint,
+	    MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV |
+		MOUNT_ATTR_NOEXEC);
+
+	if (fstat(fd, &is) != 0 || fstat(c->spec->checkpoint_fd, &want) != 0)
+		child_fail(c, "stat of the checkpoint");
+	if (is.st_dev != want.st_dev || is.st_ino != want.st_ino) {
+		errno = ESTALE;
+		child_fail(c, "the checkpoint");
+	}
+	return fd;
+}
+
 static int make_tmpfs(const struct child *c)
 {
 	int fs = fsopen("tmpfs", FSOPEN_CLOEXEC);
@@ -160,7 +178,7 @@ static void attach_file(const struct child *c, int mount_fd, const char *where)
 static void make_dirs(const struct child *c)
 {
 	static const char *const dirs[] = {"rootfs", "proc", "dev", "state",
-	    "bundle", "tmp", "workspace", "memory"};
+	    "bundle", "tmp", "workspace", "memory", "image"};
 
 	for (size_t i = 0; i < sizeof dirs / sizeof dirs[0]; i++)
 		if (mkdir(dirs[i], 0700) != 0)
@@ -177,7 +195,7 @@ static void setup_tree(const struct child *c)
 	const uint64_t ro = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID;
 	const uint64_t rw = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV;
 	int rootfs, runsc, init, null, zero;
-	int workspace = -1, memory = -1;
+	int workspace = -1, memory = -1, image = -1;
 
 	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0)
 		child_fail(c, "making mounts private");
@@ -190,6 +208,8 @@ static void setup_tree(const struct child *c)
 		workspace = clone_mount(c, c->spec->workspace, rw);
 	if (c->spec->memory != NULL)
 		memory = clone_mount(c, c->spec->memory, rw);
+	if (c->spec->checkpoint != NULL)
+		image = clone_checkpoint(c);
 	attach(c, make_tmpfs(c), "/tmp");
 	if (chdir("/tmp") != 0)
 		child_fail(c, "/tmp");
@@ -203,6 +223,8 @@ static void setup_tree(const struct child *c)
 		attach(c, workspace, "workspace");
 	if (memory >= 0)
 		attach(c, memory, "memory");
+	if (image >= 0)
+		attach(c, image, "image");
 	write_file(c, "bundle/config.json", c->config->data, c->config->len,
 	    O_CREAT | O_EXCL);
 	if (mount("proc", "proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC,
@@ -352,7 +374,8 @@ static _Noreturn void child_main(const struct child *c)
 	setup_fds(c);
 	if (c->spec->workspace != NULL)
 		setup_filter(c);
-	runsc_argv(c->spec->platform, network, flag, argv);
+	runsc_argv(c->spec->checkpoint != NULL ? RUNSC_RESTORE : RUNSC_RUN,
+	    c->spec->platform, network, flag, argv);
 	/* execve() takes char *const[] for history; it changes nothing. */
 	(void)execve(BUNDLE_RUNSC, (char *const *)(uintptr_t)argv,
 	    (char *const *)(uintptr_t)env);

@@ -3,10 +3,13 @@
 #define ISOBOX_SANDBOX_H
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/types.h>
 
+#include "lib/buf.h"
 #include "lib/err.h"
 #include "runner/cgroup.h"
+#include "runner/runsc.h"
 
 /* What a sandbox is made of. All strings borrowed. */
 struct sandbox_spec {
@@ -22,6 +25,9 @@ struct sandbox_spec {
 	/* Wait for sandbox_release() before runsc starts; then it has this
 	 * /etc/resolv.conf and a network. NULL: neither, no waiting. */
 	const char *resolv_conf;
+	/* Not NULL: the directory of a checkpoint to go on from, and itself. */
+	const char *checkpoint;
+	int checkpoint_fd;
 };
 
 /* A running sandbox as its supervisor holds it. */
@@ -51,6 +57,23 @@ int sandbox_start(const struct sandbox_spec *spec, struct leaf *leaf,
 /* The network namespace is ready and verified, or it is not and runsc starts
  * without network. */
 int sandbox_release(struct sandbox *s, bool network, struct err *e);
+
+/*
+ * sandbox_runsc.c. Runs runsc as PAUSE, RESUME or SAVE beside the one that runs, in
+ * its namespaces; image_fd is the directory to save to, for runsc alone, else -1.
+ * Success is runsc's word; what it said is appended to log, its end if that is long.
+ * -ETIMEDOUT at the deadline (clock_us()). For a process with one thread.
+ */
+int sandbox_runsc(const struct sandbox *s, enum runsc_verb verb,
+    const char *platform, int image_fd, uint64_t deadline_us, struct buf *log,
+    struct err *e);
+
+/*
+ * A mount of its own of the directory `path` of the host, in no tree: a descriptor
+ * from which no way leads out of the directory. dir_fd is the same, open: -ESTALE
+ * when it is not.
+ */
+int sandbox_mount_fd(const char *path, int dir_fd, struct err *e);
 
 /* SIGKILL to PID 1 of its namespace: the kernel ends all that is in it. */
 void sandbox_kill(struct sandbox *s);

@@ -16,7 +16,7 @@ int main(void)
 	struct buf config = {0};
 	char flag[64];
 
-	runsc_argv("systrap", false, flag, argv);
+	runsc_argv(RUNSC_RUN, "systrap", false, flag, argv);
 	for (int i = 0; argv[i] != NULL; i++)
 		(void)puts(argv[i]);
 	(void)puts("");

@@ -274,7 +274,7 @@ static void test_runsc_argv(void **state)
 	int n = 0, network = 0, platform = 0;
 
 	(void)state;
-	runsc_argv("systrap", false, flag, argv);
+	runsc_argv(RUNSC_RUN, "systrap", false, flag, argv);
 	while (argv[n] != NULL) {
 		network += strcmp(argv[n], "--network=none") == 0;
 		platform += strcmp(argv[n], "--platform=systrap") == 0;

@@ -1,0 +1,451 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Theory of operation. A process beside the supervisor has runsc pause the sandbox
+ * and save it into a new folder, hashes and syncs what is there, writes the stamp,
+ * and gives the folder its name. The sandbox is paused and not ended, so that a
+ * failure (gVisor cannot save an open file that was deleted from a workspace)
+ * leaves a kernel that goes on; and it is paused and not running, so that nothing
+ * happens after the moment that was saved: no line in a file twice.
+ *
+ * The process has deadlines on all that it waits for, and dies with its parent.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "lib/cleanup.h"
+#include "lib/clock.h"
+#include "lib/limits.h"
+#include "runner/checkpoint.h"
+#include "runner/ws_copy.h"
+
+/* Beyond the order's deadline: to have the sandbox go on, and to end. */
+#define RESUME_US 2000000u
+#define END_US (RESUME_US + 1000000u)
+#define REAP_MS 1000u
+
+struct save {
+	const struct checkpoint_order *o;
+	uint64_t deadline_us;
+	char name[CHECKPOINT_NAME_SIZE];
+	int dir_fd;
+	bool paused;
+	uint64_t paused_us; /* since */
+	struct stamp_manifest manifest;
+	struct checkpoint_saved saved;
+};
+
+/* What it tells its parent: a write of less than PIPE_BUF is whole. */
+struct message {
+	struct err err; /* code 0: done */
+	struct checkpoint_saved saved;
+};
+
+/* ---- runsc --------------------------------------------------------------- */
+
+static int pause_box(struct save *s, struct err *e)
+{
+	cleanup_buf struct buf log = {0};
+	int rc;
+
+	s->paused_us = clock_us();
+	rc = sandbox_runsc(s->o->box, RUNSC_PAUSE, s->o->platform, -1,
+	    s->deadline_us, &log, e);
+	/* Who knows how far runsc came, if it was started at all. */
+	s->paused = rc == 0 || rc == -EIO || rc == -ETIMEDOUT;
+	return rc < 0 ? err_wrap(e, "pausing the kernel") : 0;
+}
+
+/* Also at the end of time: a kernel that stands still is as good as dead. */
+static int resume_box(struct save *s, struct err *e)
+{
+	cleanup_buf struct buf log = {0};
+	int rc = sandbox_runsc(s->o->box, RUNSC_RESUME, s->o->platform, -1,
+	    clock_us() + RESUME_US, &log, e);
+
+	if (rc < 0) {
+		(void)err_wrap(e, "the kernel does not go on");
+		e->code = ETIMEDOUT;
+		return -ETIMEDOUT;
+	}
+	s->paused = false;
+	s->saved.pause_us = clock_us() - s->paused_us;
+	return 0;
+}
+
+/* runsc's first words, up to the trace that follows them. */
+static int cannot_save(const struct buf *log, struct err *e)
+{
+	char text[160] = "";
+	size_t n = 0;
+
+	for (size_t i = 0; i < log->len && n + 1 < sizeof text; i++) {
+		uint8_t c = log->data[i];
+
+		if (c == '\n')
+			break;
+		text[n++] = (char)(c >= ' ' && c < 0x7f ? c : '?');
+	}
+	text[n] = '\0';
+	if (strstr(text, "no space left") != NULL)
+		return err_set(e, ERR_STORAGE_FULL, ENOSPC,
+		    "there is no room on the disk to save the kernel");
+	return err_set(e, ERR_KERNEL_UNSUPPORTED, ENOTSUP,
+	    "the kernel holds what cannot be saved: %s", text);
+}
+
+static int save_box(struct save *s, int mount_fd, struct err *e)
+{
+	cleanup_buf struct buf log = {0};
+	int rc = sandbox_runsc(s->o->box, RUNSC_SAVE, s->o->platform, mount_fd,
+	    s->deadline_us, &log, e);
+
+	return rc == -EIO ? cannot_save(&log, e) : rc;
+}
+
+/* ---- what was written ---------------------------------------------------- */
+
+static int seal_file(
+    struct save *s, const char *name, struct stamp_entry *ret, struct err *e)
+{
+	cleanup_fd int fd = openat(
+	    s->dir_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	struct stat st;
+	int rc;
+
+	if (fd < 0 || fstat(fd, &st) != 0)
+		return err_sys(e, errno, "a file of the checkpoint");
+	if (!S_ISREG(st.st_mode) || st.st_nlink != 1 ||
+	    st.st_uid != geteuid() || !stamp_name_ok(name, strlen(name)) ||
+	    strcmp(name, CHECKPOINT_STAMP) == 0)
+		return err_set(e, ERR_INTERNAL, EBADMSG,
+		    "runsc wrote something that is no checkpoint");
+	if (fchmod(fd, 0600) != 0)
+		return err_sys(e, errno, "chmod");
+	rc = stamp_hash_fd(fd, &ret->size, ret->hash, e);
+	if (rc < 0)
+		return rc;
+	(void)snprintf(ret->name, sizeof ret->name, "%s", name);
+	return fsync(fd) == 0 ? 0 : err_sys(e, errno, "syncing a checkpoint");
+}
+
+static int seal_files(struct save *s, struct err *e)
+{
+	struct stamp_manifest *m = &s->manifest;
+	int fd = openat(s->dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	cleanup_dir DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
+	const struct dirent *x;
+	int rc;
+
+	if (d == NULL)
+		return err_sys(e, errno, "reading the checkpoint");
+	while ((x = readdir(d)) != NULL) {
+		if (strcmp(x->d_name, ".") == 0 || strcmp(x->d_name, "..") == 0)
+			continue;
+		if (m->file_count == STAMP_FILES_MAX)
+			return err_set(e, ERR_INTERNAL, EBADMSG,
+			    "runsc wrote more files than a checkpoint has");
+		rc = seal_file(s, x->d_name, &m->files[m->file_count], e);
+		if (rc < 0)
+			return rc;
+		m->file_count++;
+	}
+	return m->file_count > 0
+		   ? 0
+		   : err_set(e, ERR_INTERNAL, EBADMSG, "runsc wrote nothing");
+}
+
+static int write_stamp(struct save *s, struct err *e)
+{
+	cleanup_buf struct buf text = {0};
+	cleanup_fd int fd = openat(s->dir_fd, CHECKPOINT_STAMP,
+	    O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+
+	s->manifest.stamp = *s->o->stamp;
+	stamp_encode(&s->manifest, &text);
+	if (text.failed)
+		return err_set(e, ERR_INTERNAL, ENOMEM, "out of memory");
+	if (fd < 0 || write(fd, text.data, text.len) != (ssize_t)text.len ||
+	    fsync(fd) != 0)
+		return err_sys(e, errno, "the stamp of a checkpoint");
+	return 0;
+}
+
+static int check_size(struct save *s, struct err *e)
+{
+	int rc = checkpoint_usage(s->dir_fd, &s->saved.bytes, e);
+
+	if (rc < 0 || s->saved.bytes <= s->o->max_bytes)
+		return rc;
+	return err_set(e, ERR_QUOTA_EXCEEDED, EDQUOT,
+	    "the kernel takes %llu MiB of the disk when it is saved, %llu MiB "
+	    "are left of the session's quota",
+	    (unsigned long long)(s->saved.bytes >> 20),
+	    (unsigned long long)(s->o->max_bytes >> 20));
+}
+
+/* ---- the workspace of a fork --------------------------------------------- */
+
+struct copied {
+	int rc;
+	struct err err;
+	struct ws_usage usage;
+};
+
+static _Noreturn void copy_child(const struct save *s, struct copied *ret)
+{
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0)
+		_exit(1);
+	ret->rc = ws_override_modes(&ret->err);
+	/* That was a change of rights, which clears it. */
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0)
+		_exit(1);
+	if (ret->rc == 0)
+		ret->rc = ws_copy(s->o->copy_from, s->o->copy_to,
+		    s->o->copy_max_bytes, &ret->usage, &ret->err);
+	_exit(0);
+}
+
+static int await_copy(pid_t pid, uint64_t deadline_us, struct err *e)
+{
+	cleanup_fd int fd = (int)syscall(SYS_pidfd_open, pid, 0);
+	struct pollfd p = {fd, POLLIN, 0};
+	struct timespec wait = clock_left(deadline_us);
+	int status = 0;
+	bool late;
+
+	while (fd >= 0 && ppoll(&p, 1, &wait, NULL) < 0 && errno == EINTR)
+		wait = clock_left(deadline_us);
+	late = p.revents == 0;
+	if (late)
+		(void)kill(pid, SIGKILL);
+	(void)waitpid(pid, &status, 0);
+	if (late)
+		return err_set(e, ERR_INTERNAL, EBUSY,
+		    "the workspace takes too long to copy");
+	return status == 0 ? 0
+			   : err_set(e, ERR_INTERNAL, EIO,
+				 "the copy of the workspace broke off");
+}
+
+/* In a process of its own: it leaves our user namespace for good. */
+static int copy_workspace(struct save *s, struct err *e)
+{
+	struct copied *r = mmap(NULL, sizeof *r, PROT_READ | PROT_WRITE,
+	    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	pid_t pid;
+	int rc;
+
+	if (r == MAP_FAILED)
+		return err_sys(e, errno, "mmap");
+	pid = fork();
+	if (pid == 0)
+		copy_child(s, r);
+	if (pid < 0)
+		rc = err_sys(e, errno, "fork");
+	else
+		rc = await_copy(pid, s->deadline_us, e);
+	if (rc == 0 && r->rc < 0) {
+		rc = r->rc;
+		*e = r->err;
+	}
+	s->saved.copied = r->usage;
+	(void)munmap(r, sizeof *r);
+	return rc;
+}
+
+/* ---- the process --------------------------------------------------------- */
+
+static int check_room(const struct save *s, struct err *e)
+{
+	struct statvfs v;
+
+	if (fstatvfs(s->o->cp->fd, &v) != 0)
+		return err_sys(e, errno, "statvfs");
+	if ((uint64_t)v.f_bavail * v.f_frsize >= s->o->min_free_bytes)
+		return 0;
+	return err_set(e, ERR_STORAGE_FULL, ENOSPC,
+	    "the disk has no room to save the kernel");
+}
+
+static int make_folder(struct save *s, struct err *e)
+{
+	checkpoint_new_name(s->o->id, s->name);
+	s->dir_fd = checkpoint_begin(s->o->cp, s->name, e);
+	return s->dir_fd < 0 ? s->dir_fd : 0;
+}
+
+static int write_image(struct save *s, struct err *e)
+{
+	char path[PATH_MAX];
+	cleanup_fd int mount_fd = -1;
+	int rc;
+
+	if (checkpoint_path(s->o->cp, s->name, path) < 0)
+		return err_sys(e, ENAMETOOLONG, "the checkpoint");
+	mount_fd = sandbox_mount_fd(path, s->dir_fd, e);
+	if (mount_fd < 0)
+		return mount_fd;
+	rc = pause_box(s, e);
+	return rc < 0 ? rc : save_box(s, mount_fd, e);
+}
+
+static int save_all(struct save *s, struct err *e)
+{
+	int rc;
+
+	if ((rc = check_room(s, e)) < 0 || (rc = make_folder(s, e)) < 0 ||
+	    (rc = write_image(s, e)) < 0)
+		return rc;
+	if (s->o->copy_from >= 0 && (rc = copy_workspace(s, e)) < 0)
+		return rc;
+	if (s->o->go_on && (rc = resume_box(s, e)) < 0)
+		return rc;
+	if ((rc = seal_files(s, e)) < 0 || (rc = write_stamp(s, e)) < 0 ||
+	    (rc = check_size(s, e)) < 0)
+		return rc;
+	return checkpoint_commit(s->o->cp, s->name, s->dir_fd, s->o->id, e);
+}
+
+/* As if nobody had tried. */
+static int undo(struct save *s, struct err *e)
+{
+	struct err ignored;
+
+	if (s->dir_fd >= 0)
+		(void)checkpoint_discard(s->o->cp, s->name, &ignored);
+	return s->paused && resume_box(s, e) < 0 ? -ETIMEDOUT : -e->code;
+}
+
+/* All descriptors but these and the standard ones are the supervisor's. */
+static void close_others(const int *keep, size_t n)
+{
+	int from = 3;
+
+	for (;;) {
+		int next = INT_MAX;
+
+		for (size_t i = 0; i < n; i++)
+			if (keep[i] >= from && keep[i] < next)
+				next = keep[i];
+		if (next > from)
+			(void)close_range((unsigned)from,
+			    next == INT_MAX ? ~0u : (unsigned)next - 1, 0);
+		if (next == INT_MAX)
+			return;
+		from = next + 1;
+	}
+}
+
+static _Noreturn void save_main(
+    const struct checkpoint_order *o, uint64_t deadline_us, int out)
+{
+	struct save s = {.o = o, .deadline_us = deadline_us, .dir_fd = -1};
+	const int keep[] = {out, o->cp->fd, o->cp->root->trash_fd,
+	    o->box->pidfd, o->copy_from, o->copy_to};
+	struct message m = {0};
+	struct err e = {0};
+
+	close_others(keep, sizeof keep / sizeof keep[0]);
+	if (save_all(&s, &e) < 0) {
+		(void)undo(&s, &e);
+		m.err = e;
+		if (m.err.code == 0)
+			m.err.code = EIO;
+	}
+	m.saved = s.saved;
+	(void)!write(out, &m, sizeof m);
+	_exit(0);
+}
+
+int checkpoint_save_begin(const struct checkpoint_order *o,
+    struct checkpoint_save *ret, struct err *e)
+{
+	struct checkpoint_save s = CHECKPOINT_SAVE_NONE;
+	const uint64_t deadline = clock_us() + (uint64_t)o->timeout_ms * 1000;
+	const pid_t parent = getpid();
+	cleanup_fd int in = -1, out = -1;
+	int fds[2];
+
+	if (pipe2(fds, O_CLOEXEC) != 0)
+		return err_sys(e, errno, "pipe");
+	in = fds[0];
+	out = fds[1];
+	s.pid = fork();
+	if (s.pid == 0) {
+		if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 ||
+		    getppid() != parent)
+			_exit(1);
+		save_main(o, deadline, out);
+	}
+	if (s.pid < 0)
+		return err_sys(e, errno, "fork");
+	s.pidfd = (int)syscall(SYS_pidfd_open, s.pid, 0);
+	if (s.pidfd < 0 || fcntl(in, F_SETFL, O_NONBLOCK) != 0) {
+		int code = errno;
+
+		checkpoint_save_cancel(&s);
+		return err_sys(e, code, "watching the save");
+	}
+	s.fd = take_fd(&in);
+	s.deadline_us = deadline + END_US;
+	*ret = s;
+	return 0;
+}
+
+static void reap(struct checkpoint_save *s, unsigned wait_ms)
+{
+	struct pollfd p = {s->pidfd, POLLIN, 0};
+
+	if (s->pid <= 0)
+		return;
+	if (s->pidfd < 0 || poll(&p, 1, (int)wait_ms) <= 0) {
+		(void)kill(s->pid, SIGKILL);
+		(void)poll(&p, 1, (int)REAP_MS);
+	}
+	(void)waitpid(s->pid, NULL, s->pidfd < 0 ? 0 : WNOHANG);
+	if (s->pidfd >= 0)
+		(void)close(s->pidfd);
+	if (s->fd >= 0)
+		(void)close(s->fd);
+	*s = (struct checkpoint_save)CHECKPOINT_SAVE_NONE;
+}
+
+void checkpoint_save_cancel(struct checkpoint_save *s)
+{
+	reap(s, 0);
+}
+
+int checkpoint_save_end(
+    struct checkpoint_save *s, struct checkpoint_saved *ret, struct err *e)
+{
+	struct message m;
+	struct pollfd p = {s->fd, POLLIN, 0};
+	ssize_t n;
+
+	(void)poll(&p, 1, 0);
+	n = read(s->fd, &m, sizeof m);
+	reap(s, n == (ssize_t)sizeof m ? REAP_MS : 0);
+	if (n != (ssize_t)sizeof m)
+		return err_set(
+		    e, ERR_INTERNAL, ETIMEDOUT, "saving the kernel broke off");
+	if (m.err.code != 0) {
+		*e = m.err;
+		return -m.err.code;
+	}
+	*ret = m.saved;
+	return 0;
+}
