@@ -57,6 +57,14 @@ int checkpoint_path(
 	return n < PATH_MAX ? 0 : -ENAMETOOLONG;
 }
 
+/* Blocks may not have been given out yet. */
+static uint64_t room_of(const struct stat *st)
+{
+	uint64_t blocks = (uint64_t)st->st_blocks * 512;
+
+	return blocks > (uint64_t)st->st_size ? blocks : (uint64_t)st->st_size;
+}
+
 int checkpoint_usage(int dir_fd, uint64_t *ret, struct err *e)
 {
 	int fd = openat(dir_fd, ".", DIR_FLAGS);
@@ -70,7 +78,7 @@ int checkpoint_usage(int dir_fd, uint64_t *ret, struct err *e)
 	while ((x = readdir(d)) != NULL)
 		if (strcmp(x->d_name, "..") != 0 &&
 		    fstatat(fd, x->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0)
-			sum += (uint64_t)st.st_blocks * 512;
+			sum += room_of(&st);
 	*ret = sum;
 	return 0;
 }

@@ -104,7 +104,8 @@ struct checkpoint_saved {
  * its owner kills it, or (go_on) it runs on. Failure: the old checkpoint of this
  * id is as it was, and the sandbox goes on as if nobody had tried: e->kind is
  * ERR_QUOTA_EXCEEDED, ERR_STORAGE_FULL, or ERR_KERNEL_UNSUPPORTED when gVisor
- * cannot save what the program holds (e->msg says what); else it is ours.
+ * cannot save what the program holds (e->msg says what); else it is ours. -EBUSY:
+ * there was not enough time.
  */
 int checkpoint_save_begin(const struct checkpoint_order *o,
     struct checkpoint_save *ret, struct err *e);

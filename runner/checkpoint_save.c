@@ -32,9 +32,11 @@
 #include "runner/checkpoint.h"
 #include "runner/ws_copy.h"
 
-/* Beyond the order's deadline: to have the sandbox go on, and to end. */
+/* Beyond the order's deadline: to pause the sandbox, for whoever breaks that off
+ * does not know how it stands; to have it go on; and to end. */
+#define PAUSE_US 2000000u
 #define RESUME_US 2000000u
-#define END_US (RESUME_US + 1000000u)
+#define END_US (PAUSE_US + RESUME_US + 1000000u)
 #define REAP_MS 1000u
 
 struct save {
@@ -59,11 +61,14 @@ struct message {
 static int pause_box(struct save *s, struct err *e)
 {
 	cleanup_buf struct buf log = {0};
+	uint64_t until = s->deadline_us;
 	int rc;
 
 	s->paused_us = clock_us();
-	rc = sandbox_runsc(s->o->box, RUNSC_PAUSE, s->o->platform, -1,
-	    s->deadline_us, &log, e);
+	if (until < s->paused_us + PAUSE_US)
+		until = s->paused_us + PAUSE_US;
+	rc = sandbox_runsc(
+	    s->o->box, RUNSC_PAUSE, s->o->platform, -1, until, &log, e);
 	/* Who knows how far runsc came, if it was started at all. */
 	s->paused = rc == 0 || rc == -EIO || rc == -ETIMEDOUT;
 	return rc < 0 ? err_wrap(e, "pausing the kernel") : 0;
@@ -107,11 +112,12 @@ static int cannot_save(const struct buf *log, struct err *e)
 	    "the kernel holds what cannot be saved: %s", text);
 }
 
-static int save_box(struct save *s, int mount_fd, struct err *e)
+static int save_box(
+    struct save *s, enum runsc_verb verb, int mount_fd, struct err *e)
 {
 	cleanup_buf struct buf log = {0};
-	int rc = sandbox_runsc(s->o->box, RUNSC_SAVE, s->o->platform, mount_fd,
-	    s->deadline_us, &log, e);
+	int rc = sandbox_runsc(
+	    s->o->box, verb, s->o->platform, mount_fd, s->deadline_us, &log, e);
 
 	return rc == -EIO ? cannot_save(&log, e) : rc;
 }
@@ -182,19 +188,6 @@ static int write_stamp(struct save *s, struct err *e)
 	    fsync(fd) != 0)
 		return err_sys(e, errno, "the stamp of a checkpoint");
 	return 0;
-}
-
-static int check_size(struct save *s, struct err *e)
-{
-	int rc = checkpoint_usage(s->dir_fd, &s->saved.bytes, e);
-
-	if (rc < 0 || s->saved.bytes <= s->o->max_bytes)
-		return rc;
-	return err_set(e, ERR_QUOTA_EXCEEDED, EDQUOT,
-	    "the kernel takes %llu MiB of the disk when it is saved, %llu MiB "
-	    "are left of the session's quota",
-	    (unsigned long long)(s->saved.bytes >> 20),
-	    (unsigned long long)(s->o->max_bytes >> 20));
 }
 
 /* ---- the workspace of a fork --------------------------------------------- */
@@ -281,41 +274,55 @@ static int check_room(const struct save *s, struct err *e)
 	    "the disk has no room to save the kernel");
 }
 
-static int make_folder(struct save *s, struct err *e)
-{
-	checkpoint_new_name(s->o->id, s->name);
-	s->dir_fd = checkpoint_begin(s->o->cp, s->name, e);
-	return s->dir_fd < 0 ? s->dir_fd : 0;
-}
-
-static int write_image(struct save *s, struct err *e)
+/* Into an empty folder. */
+static int write_image(struct save *s, enum runsc_verb verb, struct err *e)
 {
 	char path[PATH_MAX];
 	cleanup_fd int mount_fd = -1;
 	int rc;
 
+	if (s->dir_fd >= 0)
+		(void)close(s->dir_fd);
+	s->dir_fd = checkpoint_begin(s->o->cp, s->name, e);
+	if (s->dir_fd < 0)
+		return s->dir_fd;
 	if (checkpoint_path(s->o->cp, s->name, path) < 0)
 		return err_sys(e, ENAMETOOLONG, "the checkpoint");
 	mount_fd = sandbox_mount_fd(path, s->dir_fd, e);
 	if (mount_fd < 0)
 		return mount_fd;
-	rc = pause_box(s, e);
-	return rc < 0 ? rc : save_box(s, mount_fd, e);
+	rc = save_box(s, verb, mount_fd, e);
+	return rc < 0 ? rc : checkpoint_usage(s->dir_fd, &s->saved.bytes, e);
+}
+
+/* Compressed only when there is no room for it as it is. */
+static int write_fitting(struct save *s, struct err *e)
+{
+	int rc = write_image(s, RUNSC_SAVE, e);
+
+	if (rc == 0 && s->saved.bytes > s->o->max_bytes)
+		rc = write_image(s, RUNSC_SAVE_SMALL, e);
+	if (rc < 0 || s->saved.bytes <= s->o->max_bytes)
+		return rc;
+	return err_set(e, ERR_QUOTA_EXCEEDED, EDQUOT,
+	    "the kernel takes %llu MiB of the disk when it is saved, %llu MiB "
+	    "are left of the session's quota",
+	    (unsigned long long)(s->saved.bytes >> 20),
+	    (unsigned long long)(s->o->max_bytes >> 20));
 }
 
 static int save_all(struct save *s, struct err *e)
 {
 	int rc;
 
-	if ((rc = check_room(s, e)) < 0 || (rc = make_folder(s, e)) < 0 ||
-	    (rc = write_image(s, e)) < 0)
+	if ((rc = check_room(s, e)) < 0 || (rc = pause_box(s, e)) < 0 ||
+	    (rc = write_fitting(s, e)) < 0)
 		return rc;
 	if (s->o->copy_from >= 0 && (rc = copy_workspace(s, e)) < 0)
 		return rc;
 	if (s->o->go_on && (rc = resume_box(s, e)) < 0)
 		return rc;
-	if ((rc = seal_files(s, e)) < 0 || (rc = write_stamp(s, e)) < 0 ||
-	    (rc = check_size(s, e)) < 0)
+	if ((rc = seal_files(s, e)) < 0 || (rc = write_stamp(s, e)) < 0)
 		return rc;
 	return checkpoint_commit(s->o->cp, s->name, s->dir_fd, s->o->id, e);
 }
@@ -327,7 +334,12 @@ static int undo(struct save *s, struct err *e)
 
 	if (s->dir_fd >= 0)
 		(void)checkpoint_discard(s->o->cp, s->name, &ignored);
-	return s->paused && resume_box(s, e) < 0 ? -ETIMEDOUT : -e->code;
+	if (s->paused && resume_box(s, e) < 0)
+		return -ETIMEDOUT;
+	if (e->code == ETIMEDOUT)
+		return err_set(e, ERR_INTERNAL, EBUSY,
+		    "the kernel takes too long to be saved");
+	return -e->code;
 }
 
 /* All descriptors but these and the standard ones are the supervisor's. */
@@ -360,6 +372,7 @@ static _Noreturn void save_main(
 	struct err e = {0};
 
 	close_others(keep, sizeof keep / sizeof keep[0]);
+	checkpoint_new_name(o->id, s.name);
 	if (save_all(&s, &e) < 0) {
 		(void)undo(&s, &e);
 		m.err = e;

@@ -11,14 +11,19 @@
 /* The directory is in no sandbox's tree: a link of /proc leads to it. */
 #define SAVE_TO "--image-path=/proc/self/fd/" STRING(RUNSC_IMAGE_FD)
 
-static const char *const verbs[][3] = {
+#define VERB_WORDS 4
+
+static const char *const verbs[][VERB_WORDS] = {
     [RUNSC_RUN] = {"run", "--bundle=" BUNDLE_DIR},
     [RUNSC_RESTORE] = {"restore", "--bundle=" BUNDLE_DIR,
 	"--image-path=" BUNDLE_IMAGE},
     [RUNSC_PAUSE] = {"pause"},
     [RUNSC_RESUME] = {"resume"},
     /* Else the sandbox would end, whether it could be saved or not. */
-    [RUNSC_SAVE] = {"checkpoint", "--leave-running", SAVE_TO},
+    [RUNSC_SAVE] = {"checkpoint", "--leave-running", SAVE_TO,
+	"--compression=none"},
+    [RUNSC_SAVE_SMALL] = {"checkpoint", "--leave-running", SAVE_TO,
+	"--compression=flate-best-speed"},
 };
 
 void runsc_argv(enum runsc_verb verb, const char *platform, bool network,
@@ -44,7 +49,7 @@ void runsc_argv(enum runsc_verb verb, const char *platform, bool network,
 	argv[n++] = "--host-uds=none";
 	argv[n++] = "--host-fifo=none";
 	argv[n++] = "--oci-seccomp=false";
-	for (int i = 0; i < 3 && verbs[verb][i] != NULL; i++)
+	for (int i = 0; i < VERB_WORDS && verbs[verb][i] != NULL; i++)
 		argv[n++] = verbs[verb][i];
 	argv[n++] = RUNSC_CONTAINER;
 	argv[n] = NULL;
