@@ -79,7 +79,8 @@ static void now_ready(struct run *r)
 		run_give_job(r);
 		return;
 	}
-	if (run_limit_memory(r, l, &e) < 0 || run_limit_cpu(r, l, &e) < 0) {
+	if (run_limit_memory(r, l, &e) < 0 || run_limit_cpu(r, l, &e) < 0 ||
+	    (r->order->step != NULL && run_watch_quota(r, true, &e) < 0)) {
 		run_end(r, RUN_END_FAILED, e.msg);
 		return;
 	}
@@ -275,6 +276,7 @@ static int start_again(struct run *r, struct err *e)
 	rc = leaf_kill(r->order->leaf, RETRY_KILL_MS);
 	if (rc < 0)
 		return err_sys(e, -rc, "the first sandbox does not end");
+	quota_stop(&r->quota);
 	r->oom_kills_before = not_negative(kills);
 	r->ahead.extra_bytes = 0;
 	/* leaf_kill() has changed some of them. */

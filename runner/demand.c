@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runner/demand.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,13 +13,17 @@
 
 /* ---- entries ------------------------------------------------------------ */
 
+static uint64_t guess_bytes(const struct demand_kind *k)
+{
+	return k->preload ? DEMAND_GUESS_PRELOAD_BYTES : DEMAND_GUESS_BYTES;
+}
+
 static void add(struct demand *d, const struct demand_kind *k, bool usual)
 {
 	d->entries[d->count++] = (struct demand_entry){
 	    .kind = *k,
 	    .prior = usual && !k->preload ? DEMAND_PRIOR : 0,
-	    .bytes =
-		k->preload ? DEMAND_GUESS_PRELOAD_BYTES : DEMAND_GUESS_BYTES,
+	    .bytes = guess_bytes(k),
 	};
 }
 
@@ -40,13 +45,15 @@ int demand_init(
     struct demand *d, const struct registry *r, bool network, struct err *e)
 {
 	d->count = 0;
-	d->entries = calloc(r->count * VARIANTS + 1, sizeof *d->entries);
+	d->entries = calloc(r->count * VARIANTS + d->seats, sizeof *d->entries);
 	if (d->entries == NULL)
 		return err_sys(e, ENOMEM, "the pool's table");
 	for (size_t i = 0; i < r->count; i++)
 		if (r->runtimes[i].available &&
 		    r->runtimes[i].warm != WARM_NONE)
 			add_runtime(d, &r->runtimes[i], network);
+	/* Those of sessions, free as yet. */
+	d->count += d->seats;
 	return 0;
 }
 
@@ -60,7 +67,9 @@ void demand_done(struct demand *d)
 static bool same_but_reloaded(
     const struct demand_kind *a, const struct demand_kind *b)
 {
-	return a->preload == b->preload && a->network == b->network &&
+	return a->runtime != NULL && b->runtime != NULL && a->session == NULL &&
+	       b->session == NULL && a->preload == b->preload &&
+	       a->network == b->network &&
 	       strcmp(a->runtime->name, b->runtime->name) == 0 &&
 	       strcmp(a->runtime->version, b->runtime->version) == 0;
 }
@@ -85,11 +94,84 @@ struct demand_entry *demand_find(
 		struct demand_entry *e = &d->entries[i];
 
 		if (e->kind.runtime == kind->runtime &&
+		    e->kind.session == NULL &&
 		    e->kind.preload == kind->preload &&
 		    e->kind.network == kind->network)
 			return e;
 	}
 	return NULL;
+}
+
+/* ---- sessions ----------------------------------------------------------- */
+
+struct demand_entry *demand_session(
+    const struct demand *d, const struct workspace *session)
+{
+	for (size_t i = 0; i < d->count; i++)
+		if (session != NULL && d->entries[i].kind.session == session)
+			return &d->entries[i];
+	return NULL;
+}
+
+static bool is_for_sessions(const struct demand_entry *e)
+{
+	return e->kind.runtime == NULL || e->kind.session != NULL;
+}
+
+/* A free one, or else the one that is not used for the longest time. */
+static struct demand_entry *session_slot(const struct demand *d)
+{
+	struct demand_entry *found = NULL;
+
+	for (size_t i = 0; i < d->count; i++) {
+		struct demand_entry *e = &d->entries[i];
+
+		if (!is_for_sessions(e) || e->have > 0 || e->busy)
+			continue;
+		if (e->kind.runtime == NULL)
+			return e;
+		if (found == NULL || e->seen_us < found->seen_us)
+			found = e;
+	}
+	return found;
+}
+
+/* As many as one takes that is nobody's. */
+static uint64_t session_bytes(
+    const struct demand *d, const struct demand_kind *kind)
+{
+	const struct demand_kind like = {.runtime = kind->runtime,
+	    .preload = kind->preload,
+	    .network = kind->network};
+	const struct demand_entry *e = demand_find(d, &like);
+
+	return e != NULL ? e->bytes : guess_bytes(kind);
+}
+
+struct demand_entry *demand_session_add(
+    struct demand *d, const struct demand_kind *kind)
+{
+	struct demand_entry *e = session_slot(d);
+
+	if (e != NULL)
+		*e = (struct demand_entry){
+		    .kind = *kind, .bytes = session_bytes(d, kind)};
+	return e;
+}
+
+void demand_session_preload(
+    const struct demand *d, struct demand_entry *e, bool preload)
+{
+	if (e->kind.preload == preload)
+		return;
+	e->kind.preload = preload;
+	e->bytes = session_bytes(d, &e->kind);
+}
+
+void demand_session_remove(struct demand_entry *e)
+{
+	assert(e->have == 0);
+	*e = (struct demand_entry){0};
 }
 
 /* ---- scores ------------------------------------------------------------- */
@@ -116,6 +198,9 @@ void demand_note(struct demand_entry *e, uint64_t now_us)
 {
 	e->score = score_now(e, now_us) + DEMAND_UNIT;
 	e->at_us = now_us;
+	if (now_us - e->seen_us < DEMAND_SESSION_IDLE_US)
+		e->in_vain = false;
+	e->seen_us = now_us;
 }
 
 /* What the n-th seat of a kind is worth. */
@@ -144,6 +229,25 @@ static uint32_t seats_taken(const struct demand *d)
 	return n;
 }
 
+/* Sessions have their own bounds, within which they do not compete. */
+static bool may_have_more(const struct demand *d, const struct demand_entry *e)
+{
+	uint64_t bytes = e->bytes;
+	uint32_t seats = 1;
+
+	if (e->kind.session == NULL)
+		return e->have < d->seats_of_one && e->bytes <= d->bytes;
+	for (size_t i = 0; i < d->count; i++) {
+		if (d->entries[i].kind.session == NULL)
+			continue;
+		seats += d->entries[i].have;
+		bytes += d->entries[i].have * d->entries[i].bytes;
+	}
+	return e->have == 0 && !e->busy && !e->in_vain &&
+	       seats <= (d->seats + 1) / DEMAND_SESSION_PART &&
+	       bytes <= d->bytes / DEMAND_SESSION_PART;
+}
+
 static bool fits(const struct demand *d, const struct demand_entry *e)
 {
 	return seats_taken(d) < d->seats &&
@@ -162,8 +266,8 @@ static struct demand_entry *best(
 		struct demand_entry *e = &d->entries[i];
 		uint64_t w = worth(e, e->have + 1, now_us);
 
-		if (w < most || e->have >= d->seats_of_one ||
-		    e->bytes > d->bytes || (fitting && !fits(d, e)))
+		if (w < most || !may_have_more(d, e) ||
+		    (fitting && !fits(d, e)))
 			continue;
 		if (found != NULL && w == most)
 			continue;

@@ -18,6 +18,10 @@
  * (D'Hondt): the next goes to the kind with the greatest score / (seats it has +
  * 1). When all are taken, one is given up for another kind only if that is worth
  * twice as much, so that they do not change hands all the time.
+ *
+ * A session is a kind of its own, for one sandbox with its mounts: the one of its
+ * next step, as long as steps keep coming. All sessions together get no more than
+ * half of what there is, so a tenant with many cannot have it all.
  */
 #define DEMAND_HALF_LIFE_US 120000000u
 
@@ -29,18 +33,29 @@
 #define DEMAND_PRIOR (DEMAND_UNIT / 10)
 #define DEMAND_LEAST (DEMAND_UNIT * 6 / 100)
 
+/* A session's sandbox waits no longer after the last step. */
+#define DEMAND_SESSION_IDLE_US 120000000u
+
+/* The part of seats and bytes that sessions may have. */
+#define DEMAND_SESSION_PART 2u
+
 /* Of a sandbox that was never measured. */
 #define DEMAND_GUESS_BYTES (48ull << 20)
 #define DEMAND_GUESS_PRELOAD_BYTES (160ull << 20)
+
+struct workspace;
 
 struct demand_kind {
 	const struct runtime *runtime;
 	bool preload; /* the runtime's modules are loaded */
 	bool network;
+	/* Whose directories are mounted; NULL: nobody's. Not looked into. */
+	struct workspace *session;
+	struct workspace *volume;
 };
 
 struct demand_entry {
-	struct demand_kind kind;
+	struct demand_kind kind; /* without a runtime: a session's, free */
 	uint64_t score; /* at at_us */
 	uint64_t at_us;
 	uint64_t prior;
@@ -48,6 +63,10 @@ struct demand_entry {
 	uint64_t bytes; /* of one of them */
 	uint64_t boot_us; /* that the last one took; 0 = none yet */
 	bool lukewarm; /* the last one was, and the log has been told */
+	/* Of a session: */
+	bool busy; /* a step runs there: nothing is booted */
+	bool in_vain; /* the last one was: none until steps come closer */
+	uint64_t seen_us; /* when a step began or ended */
 };
 
 struct demand {
@@ -80,6 +99,21 @@ struct demand_entry *demand_find(
 
 /* A request for that kind came. */
 void demand_note(struct demand_entry *e, uint64_t now_us);
+
+/* The entry of a session, whatever else its kind is; NULL: none. */
+struct demand_entry *demand_session(
+    const struct demand *d, const struct workspace *session);
+
+/* A new one, perhaps in the place of one that nobody waits for; NULL: no room. */
+struct demand_entry *demand_session_add(
+    struct demand *d, const struct demand_kind *kind);
+
+/* From now on with or without the runtime's modules. */
+void demand_session_preload(
+    const struct demand *d, struct demand_entry *e, bool preload);
+
+/* The session is gone, or is another kind now; it has no seat. */
+void demand_session_remove(struct demand_entry *e);
 
 /* What to do next, to whom in *ret. It is the caller's to count `have`. */
 enum demand_step demand_next(

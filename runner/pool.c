@@ -21,6 +21,7 @@
 
 #include "lib/clock.h"
 #include "lib/log.h"
+#include "runner/pool_int.h"
 #include "runner/predict.h"
 #include "runner/server_int.h"
 
@@ -73,7 +74,7 @@ static void leave_seat(struct server *s, struct worker *w)
 		s->pool.booting--;
 }
 
-static void drop(struct server *s, struct worker *w)
+void pool_drop(struct server *s, struct worker *w)
 {
 	leave_seat(s, w);
 	s->pool.status.dropped_total++;
@@ -86,11 +87,10 @@ void pool_empty(struct server *s)
 
 	TAILQ_FOREACH (w, &s->workers, link)
 		if (w->kind == WORKER_AHEAD)
-			drop(s, w);
+			pool_drop(s, w);
 }
 
-/* Of that kind: who waits longest, else who boots. */
-static struct worker *find_seat(
+struct worker *pool_find_seat(
     const struct server *s, const struct demand_entry *entry)
 {
 	struct worker *booting = NULL;
@@ -107,14 +107,27 @@ static struct worker *find_seat(
 	return booting;
 }
 
+/* No step has come any more. */
+static bool is_in_vain(const struct demand_entry *entry, uint64_t now_us)
+{
+	return entry->kind.session != NULL &&
+	       now_us - entry->seen_us >= DEMAND_SESSION_IDLE_US;
+}
+
 static void drop_old(struct server *s, uint64_t now_us)
 {
 	struct worker *w = NULL;
 
-	TAILQ_FOREACH (w, &s->workers, link)
-		if (w->kind == WORKER_AHEAD && w->seat.waits &&
-		    now_us - w->seat.since_us >= AGE_MAX_US)
-			drop(s, w);
+	TAILQ_FOREACH (w, &s->workers, link) {
+		if (w->kind != WORKER_AHEAD || !w->seat.waits)
+			continue;
+		if (is_in_vain(w->seat.entry, now_us)) {
+			w->seat.entry->in_vain = true;
+			pool_drop(s, w);
+		} else if (now_us - w->seat.since_us >= AGE_MAX_US) {
+			pool_drop(s, w);
+		}
+	}
 }
 
 /* ---- images ------------------------------------------------------------- */
@@ -158,7 +171,7 @@ void pool_check_images(struct server *s)
 			continue;
 		now = look_at_image(s->config, w->seat.entry->kind.runtime);
 		if (!same_image(&now, &w->seat.image))
-			drop(s, w);
+			pool_drop(s, w);
 	}
 }
 
@@ -204,6 +217,16 @@ static void failed(struct server *s)
 	pool_poke(s, wait_us);
 }
 
+static int session_step(struct server *s, const struct demand_kind *kind,
+    struct step *ret, struct err *e)
+{
+	const struct turn t = {
+	    .things = {&kind->session->turn,
+		kind->volume != NULL ? &kind->volume->turn : NULL}};
+
+	return workspaces_step(s, &t, ret, e);
+}
+
 static void boot(struct server *s, struct demand_entry *entry)
 {
 	struct run_order order = {.config = s->config,
@@ -214,9 +237,15 @@ static void boot(struct server *s, struct demand_entry *entry)
 	const struct image_stamp image =
 	    look_at_image(s->config, entry->kind.runtime);
 	struct worker *w = NULL;
+	struct step step;
 	struct err e;
+	int rc = 0;
 
-	if (worker_ahead(s, &order, &w, &e) < 0) {
+	if (entry->kind.session != NULL) {
+		rc = session_step(s, &entry->kind, &step, &e);
+		order.step = &step;
+	}
+	if (rc < 0 || worker_ahead(s, &order, &w, &e) < 0) {
 		log_error("booting ahead: %s", e.msg);
 		failed(s);
 		return;
@@ -234,6 +263,9 @@ static void note_warmth(struct demand_entry *entry, const char *why)
 {
 	const char *name = entry->kind.runtime->name;
 
+	/* What a session's files do to its own is no news. */
+	if (entry->kind.session != NULL)
+		return;
 	if (why[0] != '\0' && !entry->lukewarm)
 		log_warn("%s: %s", name, why);
 	else if (why[0] == '\0' && entry->lukewarm)
@@ -264,11 +296,17 @@ void pool_ready(struct server *s, struct worker *w, const struct run_report *r)
 
 void pool_lost(struct server *s, struct worker *w, const struct run_report *r)
 {
+	struct demand_entry *entry = w->seat.entry;
+
 	log_warn("a sandbox that was %s for %s is lost: %s",
-	    w->seat.waits ? "waiting" : "booted",
-	    w->seat.entry->kind.runtime->name,
+	    w->seat.waits ? "waiting" : "booted", entry->kind.runtime->name,
 	    r != NULL && r->why[0] != '\0' ? r->why : "it was killed");
 	leave_seat(s, w);
+	/* Its files may be the reason: nobody else has less for that. */
+	if (entry->kind.session != NULL) {
+		entry->in_vain = true;
+		return;
+	}
 	failed(s);
 	/* Perhaps none boots any more. */
 	health_doubt(s);
@@ -323,12 +361,12 @@ static bool relieve(struct server *s, uint64_t now_us)
 	pool_poke(s, PRESSURE_EVERY_US);
 	if (has_room(s, 0))
 		return false;
-	w = find_seat(s, entry);
+	w = pool_find_seat(s, entry);
 	if (w == NULL)
 		return false;
 	log_info("memory is short: one %s sandbox less waits",
 	    entry->kind.runtime->name);
-	drop(s, w);
+	pool_drop(s, w);
 	return true;
 }
 
@@ -355,9 +393,9 @@ static void step(struct server *s, uint64_t now_us)
 	case DEMAND_NOTHING:
 		break;
 	case DEMAND_DROP:
-		w = find_seat(s, entry);
+		w = pool_find_seat(s, entry);
 		if (w != NULL)
-			drop(s, w);
+			pool_drop(s, w);
 		pool_poke(s, 0);
 		break;
 	case DEMAND_BOOT:
@@ -430,6 +468,7 @@ static bool give(
 	if (send_claim(w, &claim, c->source.fd) < 0)
 		return false; /* just dying: its end is on its way */
 	leave_seat(s, w);
+	workspaces_step_begins(s, &c->turn, &w->turn);
 	w->kind = WORKER_RUN;
 	w->holds_slot = true;
 	w->deadline_us = claim.slot_us + supervisor_max_us(&order);
@@ -463,19 +502,11 @@ static bool give_to_any(struct server *s, const struct demand_entry *entry,
 	return false;
 }
 
-bool pool_claim(struct server *s, const struct runtime *rt, struct client *c,
-    uint64_t queue_us)
+bool pool_claim_kind(struct server *s, struct demand_entry *entry,
+    struct client *c, uint64_t queue_us)
 {
-	const struct demand_kind kind = {.runtime = rt,
-	    .preload = predict_preload(rt, &c->job),
-	    .network = c->job.network && s->config->allow_network};
 	struct pool_status *st = &s->pool.status;
-	struct demand_entry *entry = demand_find(&s->pool.demand, &kind);
 
-	/* A step needs its session's own mounts, a list of names its own
-	 * rules. */
-	if (entry == NULL || c->job.session.len > 0 || c->job.allow_count > 0)
-		return false;
 	demand_note(entry, clock_us());
 	pool_poke(s, REFILL_DELAY_US);
 	if (give_to_any(s, entry, true, c, queue_us)) {
@@ -488,6 +519,28 @@ bool pool_claim(struct server *s, const struct runtime *rt, struct client *c,
 	}
 	st->misses_total++;
 	return false;
+}
+
+bool pool_claim(struct server *s, const struct runtime *rt, struct client *c,
+    uint64_t queue_us)
+{
+	const struct demand_kind kind = {.runtime = rt,
+	    .preload = predict_preload(rt, &c->job),
+	    .network = c->job.network && s->config->allow_network,
+	    .session = workspaces_of(c->turn.things[0]),
+	    .volume = workspaces_of(c->turn.things[1])};
+	struct demand_entry *entry;
+
+	/* A list of names needs its own rules. */
+	if (c->job.allow_count > 0) {
+		if (kind.session != NULL)
+			pool_forget(s, kind.session);
+		return false;
+	}
+	if (kind.session != NULL)
+		return pool_claim_step(s, &kind, c, queue_us);
+	entry = demand_find(&s->pool.demand, &kind);
+	return entry != NULL && pool_claim_kind(s, entry, c, queue_us);
 }
 
 void pool_status(const struct server *s, struct pool_status *ret)

@@ -15,6 +15,7 @@
 struct server;
 struct worker;
 struct client;
+struct workspace;
 
 /*
  * Sandboxes that wait for a run, inside the runner's event loop. Each is a worker
@@ -66,6 +67,12 @@ void pool_empty(struct server *s);
  */
 bool pool_claim(struct server *s, const struct runtime *rt, struct client *c,
     uint64_t queue_us);
+
+/* The turn of a session is over: its next step's sandbox may be booted. */
+void pool_step_ended(struct server *s, const struct workspace *session);
+
+/* The workspace is going away: nothing waits with it. */
+void pool_forget(struct server *s, const struct workspace *w);
 
 /* The worker's supervisor says that it waits now. */
 void pool_ready(struct server *s, struct worker *w, const struct run_report *r);

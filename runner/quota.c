@@ -542,6 +542,19 @@ static int tick(struct watch *w, struct err *e)
 	return v == QUOTA_FREEZE ? count_frozen(w, e) : 0;
 }
 
+/* Until the sandbox that waits has a program. */
+static void hold(const struct watch *w)
+{
+	char word;
+	ssize_t n;
+
+	do
+		n = recv(w->out, &word, sizeof word, 0);
+	while (n < 0 && errno == EINTR);
+	if (n <= 0)
+		_exit(0);
+}
+
 static _Noreturn void watch_main(struct watch *w, pid_t supervisor)
 {
 	struct err e;
@@ -553,6 +566,8 @@ static _Noreturn void watch_main(struct watch *w, pid_t supervisor)
 		tell(w, &e);
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != supervisor)
 		_exit(1);
+	if (w->order->hold)
+		hold(w);
 	while (tick(w, &e) >= 0)
 		(void)usleep(TICK_US);
 	tell(w, &e);
@@ -589,6 +604,12 @@ int quota_start(
 	}
 	*ret = (struct quota_watch){pid, fds[0]};
 	return 0;
+}
+
+void quota_begin(const struct quota_watch *q)
+{
+	/* If it is not there any more, quota_read() tells. */
+	(void)send(q->fd, "", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
 int quota_read(struct quota_watch *q, struct err *e)

@@ -3,6 +3,7 @@
 #define ISOBOX_QUOTA_H
 
 #include <limits.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -46,11 +47,15 @@ struct quota_order {
 	pid_t sandbox; /* a process in the sandbox's user namespace */
 	const int *close_fds; /* what the process must not keep open */
 	unsigned close_count;
+	bool hold; /* until quota_begin() */
 };
 
 /* Starts it; the sandbox must have booted. */
 int quota_start(
     const struct quota_order *o, struct quota_watch *ret, struct err *e);
+
+/* The program begins. Of one that was not held it changes nothing. */
+void quota_begin(const struct quota_watch *q);
 
 /* What it tells: negative, with the step's end in *e. 0: nothing yet. */
 int quota_read(struct quota_watch *q, struct err *e);

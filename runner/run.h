@@ -104,6 +104,9 @@ void run_send_client(
 int run_limit_memory(struct run *r, const struct limits *l, struct err *e);
 int run_limit_cpu(struct run *r, const struct limits *l, struct err *e);
 
+/* Has somebody watch a step's workspaces, or, with hold, be ready for that. */
+int run_watch_quota(struct run *r, bool hold, struct err *e);
+
 /* Hands the job to the booted sandbox. */
 void run_give_job(struct run *r);
 

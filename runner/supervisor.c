@@ -465,9 +465,7 @@ int run_limit_cpu(struct run *r, const struct limits *l, struct err *e)
 	return 0;
 }
 
-/* It looks at the workspaces before the program writes there: that takes init
- * some milliseconds to start. */
-static int watch_quota(struct run *r, struct err *e)
+int run_watch_quota(struct run *r, bool hold, struct err *e)
 {
 	const int ours[] = {r->client_fd, r->order->control_fd, r->box.in_fd,
 	    r->box.out_fd, r->box.log_fd, r->box.pidfd};
@@ -476,7 +474,8 @@ static int watch_quota(struct run *r, struct err *e)
 	    .leaf = r->order->leaf,
 	    .sandbox = r->box.pid,
 	    .close_fds = ours,
-	    .close_count = sizeof ours / sizeof ours[0]};
+	    .close_count = sizeof ours / sizeof ours[0],
+	    .hold = hold};
 
 	return quota_start(&o, &r->quota, e);
 }
@@ -496,7 +495,11 @@ void run_give_job(struct run *r)
 	}
 	r->phase = PHASE_START;
 	guest_write(r);
-	if (r->order->step != NULL && watch_quota(r, &e) < 0)
+	/* It looks at the workspaces before the program writes there: that
+	 * takes init some milliseconds to start. */
+	if (r->quota.pid > 0)
+		quota_begin(&r->quota);
+	else if (r->order->step != NULL && run_watch_quota(r, false, &e) < 0)
 		run_end(r, RUN_END_FAILED, e.msg);
 }
 

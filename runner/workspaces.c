@@ -215,8 +215,10 @@ static void op_ended(struct server *s, struct ws_child *x, bool done)
 	ws->upload_count -= x->op == WS_WRITE;
 	/* What was half made, or not quite removed, a later request for its
 	 * removal meets as it is. */
-	if ((x->op == WS_CREATE && !done) || (x->op == WS_REMOVE && done))
+	if ((x->op == WS_CREATE && !done) || (x->op == WS_REMOVE && done)) {
+		pool_forget(s, w);
 		ws_table_remove(&ws->table, w);
+	}
 	workspaces_turn_end(s, &x->turn);
 	if (w != NULL)
 		ws_unref(&ws->table, w);
@@ -326,6 +328,8 @@ static void set_things(
 
 void workspaces_turn_end(struct server *s, struct turn *t)
 {
+	if (t->held)
+		pool_step_ended(s, workspaces_of(t->things[0]));
 	turn_end(&s->workspaces.turns, t);
 	for (unsigned i = 0; i < TURN_THINGS; i++) {
 		struct workspace *w = workspaces_of(t->things[i]);
@@ -486,6 +490,7 @@ static void queue_removal(
 			fail_gone(s, x, w->kind);
 	}
 	worker_end_step(s, w);
+	pool_forget(s, w);
 	set_things(&c->turn, w, NULL);
 	c->turn.deadline_us = UINT64_MAX;
 	turn_request(&s->workspaces.turns, &c->turn, true);

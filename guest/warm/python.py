@@ -337,6 +337,7 @@ class Hidden:
         self.bound = set()
         self.loggers = None
         self.environment = dict(os.environ)
+        self.configured = matplotlib_files()
         self.folders = {}  # of sys.path_importer_cache
         self.hide(seen)
 
@@ -466,11 +467,9 @@ class Hidden:
         now = os.environ
         names = [name for name in now.keys() | self.environment.keys()
                  if name.startswith(("MPL", "MATPLOTLIB", "XDG_"))]
-        places = ("matplotlibrc", now.get("HOME", "") +
-                  "/.config/matplotlib/matplotlibrc")
         return all(now.get(name) == self.environment.get(name)
                    for name in (*names, "HOME")) and \
-            not any(os.path.exists(place) for place in places)
+            not self.configured and not matplotlib_files()
 
     def forget_matplotlib(self):
         """Compiled modules stay: they can be loaded once, and know nothing of
@@ -537,6 +536,13 @@ class Hidden:
             elif not os.path.exists(path):
                 with open(path, "wb") as f:
                     f.write(content)
+
+
+def matplotlib_files():
+    """Whether there is one that it would be configured by."""
+    return any(os.path.exists(place) for place in (
+        "matplotlibrc", os.environ.get("HOME", "") +
+        "/.config/matplotlib/matplotlibrc"))
 
 
 def taken_by(folders):

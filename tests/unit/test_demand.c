@@ -219,6 +219,132 @@ static void test_scores_outlive_a_reload(void **state)
 	demand_done(&next);
 }
 
+/* ---- sessions ------------------------------------------------------------ */
+
+static struct workspace *session_at(size_t i)
+{
+	static char somewhere[8];
+
+	return (struct workspace *)(void *)&somewhere[i];
+}
+
+/* A step of the i-th session, which has ended. */
+static struct demand_entry *stepped(
+    struct demand *d, size_t i, bool preload, uint64_t now_us)
+{
+	const struct demand_kind k = {.runtime = &runtimes[preload ? 0 : 1],
+	    .preload = preload,
+	    .network = true,
+	    .session = session_at(i)};
+	struct demand_entry *e = demand_session(d, session_at(i));
+
+	if (e == NULL)
+		e = demand_session_add(d, &k);
+	if (e != NULL)
+		demand_note(e, now_us);
+	return e;
+}
+
+static void test_session_is_a_kind_of_its_own(void **state)
+{
+	struct demand *d = *state;
+	struct demand_entry *e;
+
+	assert_null(demand_session(d, session_at(0)));
+	assert_null(demand_session(d, NULL));
+	e = stepped(d, 0, false, 0);
+	assert_ptr_equal(demand_session(d, session_at(0)), e);
+	assert_ptr_not_equal(kind(d, 1, false), e);
+	e->busy = true; /* its step still runs */
+	(void)settle(d, 0);
+	assert_int_equal(e->have, 0);
+	e->busy = false;
+	(void)settle(d, 0);
+	assert_int_equal(e->have, 1);
+	for (int i = 0; i < 9; i++)
+		demand_note(e, 0);
+	(void)settle(d, 0);
+	assert_int_equal(e->have, 1); /* it has one next step */
+	e->have = 0;
+	demand_session_remove(e);
+	assert_null(demand_session(d, session_at(0)));
+	(void)settle(d, 0);
+	assert_int_equal(e->have, 0);
+}
+
+static void test_sessions_have_half(void **state)
+{
+	struct demand *d = *state;
+	unsigned have = 0;
+
+	for (size_t i = 0; i < 4; i++)
+		for (int n = 0; n < 9; n++)
+			(void)stepped(d, i, false, 0);
+	(void)settle(d, 0);
+	for (size_t i = 0; i < 4; i++)
+		have += demand_session(d, session_at(i))->have;
+	assert_int_equal(have, 2);
+	/* The other half stays for who is in no session. */
+	demand_note(kind(d, 2, false), 0);
+	(void)settle(d, 0);
+	assert_true(kind(d, 2, false)->have >= 1);
+}
+
+static void test_sessions_have_half_of_the_bytes(void **state)
+{
+	struct demand *d = *state;
+
+	d->bytes = 400 * MB;
+	kind(d, 0, true)->bytes = 150 * MB;
+	assert_int_equal(stepped(d, 0, true, 0)->bytes, 150 * MB);
+	(void)stepped(d, 1, true, 0);
+	(void)settle(d, 0);
+	assert_int_equal(demand_session(d, session_at(0))->have +
+			     demand_session(d, session_at(1))->have,
+	    1);
+	/* Without the modules it takes less. */
+	demand_session_preload(d, demand_session(d, session_at(1)), false);
+	assert_int_equal(
+	    demand_session(d, session_at(1))->bytes, kind(d, 0, false)->bytes);
+	(void)settle(d, 0);
+	assert_int_equal(demand_session(d, session_at(0))->have +
+			     demand_session(d, session_at(1))->have,
+	    2);
+}
+
+static void test_steps_that_come_too_seldom(void **state)
+{
+	struct demand *d = *state;
+	uint64_t now_us = 1000ull * SECOND_US;
+	struct demand_entry *e = stepped(d, 0, false, now_us);
+
+	e->in_vain = true; /* it waited, and nobody came */
+	now_us += DEMAND_SESSION_IDLE_US;
+	(void)stepped(d, 0, false, now_us);
+	(void)settle(d, now_us);
+	assert_int_equal(e->have, 0);
+	now_us += DEMAND_SESSION_IDLE_US - 1;
+	(void)stepped(d, 0, false, now_us);
+	(void)settle(d, now_us);
+	assert_int_equal(e->have, 1);
+}
+
+static void test_sessions_replace_each_other(void **state)
+{
+	struct demand *d = *state;
+
+	for (size_t i = 0; i < 4; i++)
+		stepped(d, i, false, i + 1)->have = i == 0 ? 1 : 0;
+	/* Not the first, for which one waits. */
+	assert_non_null(stepped(d, 4, false, 9));
+	assert_non_null(demand_session(d, session_at(0)));
+	assert_null(demand_session(d, session_at(1)));
+	for (size_t i = 0; i < 5; i++)
+		if (i != 1)
+			demand_session(d, session_at(i))->busy = true;
+	assert_null(stepped(d, 5, false, 9));
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 int main(void)
@@ -232,6 +358,11 @@ int main(void)
 	    TEST(test_nothing_is_given_up_for_nothing),
 	    TEST(test_least_is_given_up_first),
 	    TEST(test_scores_outlive_a_reload),
+	    TEST(test_session_is_a_kind_of_its_own),
+	    TEST(test_sessions_have_half),
+	    TEST(test_sessions_have_half_of_the_bytes),
+	    TEST(test_steps_that_come_too_seldom),
+	    TEST(test_sessions_replace_each_other),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
