@@ -356,7 +356,8 @@ static int claim_main(void *arg)
 	_exit(0);
 }
 
-/* In a process of its own, since init must not become the program's user. */
+/* In a process of its own, since init must not become the program's user. Its end
+ * is no signal: what waits for a program would wake up. */
 int child_claim(const struct child *c, pid_t pid, struct err *e)
 {
 	_Alignas(16) uint8_t stack[STACK_SIZE];
@@ -364,11 +365,11 @@ int child_claim(const struct child *c, pid_t pid, struct err *e)
 	pid_t helper;
 
 	(void)err_set(e, ERR_INTERNAL, ECHILD, "the claim was cut short");
-	helper = clone(claim_main, stack + sizeof(stack),
-	    CLONE_VM | CLONE_VFORK | SIGCHLD, &s);
+	helper = clone(
+	    claim_main, stack + sizeof(stack), CLONE_VM | CLONE_VFORK, &s);
 	if (helper < 0)
 		return err_sys(e, errno, "cannot start a process");
-	while (waitpid(helper, NULL, 0) < 0 && errno == EINTR)
+	while (waitpid(helper, NULL, (int)__WCLONE) < 0 && errno == EINTR)
 		;
 	return s.rc;
 }

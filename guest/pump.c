@@ -13,9 +13,6 @@
 
 #include "lib/cleanup.h"
 
-/* What a pipe holds: one read takes all that a flooding program could write. */
-#define CHUNK (64u * 1024)
-
 #define LEFTOVERS_WAIT_MS 100
 #define LEFTOVERS_TRIES 50
 
@@ -64,14 +61,14 @@ static ssize_t forward(
 {
 	struct buf *out = &p->control->out;
 	size_t begun = proto_begin(out, s->type);
-	uint8_t *room = buf_reserve(out, CHUNK);
+	uint8_t *room = buf_reserve(out, PUMP_CHUNK);
 	size_t keep;
 	ssize_t n;
 	int rc;
 
 	if (room == NULL)
 		return err_sys(e, ENOMEM, "cannot forward output");
-	n = read(s->fd, room, max < CHUNK ? max : CHUNK);
+	n = read(s->fd, room, max < PUMP_CHUNK ? max : PUMP_CHUNK);
 	if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
 		close_fd(&s->fd);
 	keep = n <= 0 ? 0 : (size_t)n < s->room ? (size_t)n : s->room;
@@ -160,7 +157,7 @@ int pump_until_exit(struct pump *p, pid_t pid, int *ret_status,
 		for (size_t i = 0; i < 2; i++) {
 			if (f[SLOT_OUT + i].revents == 0)
 				continue;
-			rc = forward(p, &p->out[i], CHUNK, e);
+			rc = forward(p, &p->out[i], PUMP_CHUNK, e);
 			if (rc < 0)
 				return (int)rc;
 		}

@@ -10,6 +10,9 @@
 #include "lib/err.h"
 #include "lib/job.h"
 
+/* What a pipe holds: one read takes all that a flooding program could write. */
+#define PUMP_CHUNK (64u * 1024)
+
 /* Moves bytes between the program's pipes and the control pipes, and waits for
  * the program. Owns init's ends of the program's pipes. */
 struct pump_stream {

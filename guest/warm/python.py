@@ -17,6 +17,8 @@ import sys
 
 CONTROL = 1023
 HIGH_FD = 1000
+# The end record of a zip file and the longest comment after it.
+ARCHIVE_END = 22 + 65535
 SCRATCH = ("/box", "/dev/shm", "/tmp")
 # Dicts that modules put themselves into: in which module, called what.
 TABLES = (("copyreg", "dispatch_table"), ("linecache", "cache"))
@@ -665,14 +667,6 @@ def preload(names):
     finder = hidden.bootstrap.BuiltinImporter
     real = finder.find_spec.__func__
     finder.find_spec = classmethod(hidden.find(real))
-    # What is there now stays to the end: not to look at it again makes that end
-    # several times as fast, and so the program's own collections.
-    gc.collect()
-    gc.freeze()
-    # But what the program makes is to end as ever, so its names are new.
-    main = sys.modules["__main__"]
-    sys.modules["__main__"] = type(sys)("__main__")
-    vars(sys.modules["__main__"]).update(vars(main))
     return hidden
 
 
@@ -689,9 +683,72 @@ def shadowed(hidden, files):
     return False
 
 
+def rehearse(entry):
+    """Goes the ways of the start-up that are left once: what code and pages they
+    need, and their system calls, cost several times as much the first time."""
+    fd = os.open(entry, os.O_RDONLY)
+    os.set_inheritable(fd, True)
+    os.set_inheritable(fd, False)
+    os.isatty(fd)
+    os.close(fd)
+    os.getcwd()
+    try:
+        os.readlink(entry)
+    except OSError:
+        pass
+    exec(compile("print(0, file=out, flush=True)", entry, "exec"),
+         {"out": open(os.devnull, "w")})
+
+
+def unseen(name):
+    """A module that is part of Python, without a trace in sys.modules."""
+    known = name in sys.modules
+    module = __import__(name)
+    if not known:
+        del sys.modules[name]
+    return module
+
+
+def leave_out(gc):
+    """What is there now stays to the end: not to look at it again makes that end
+    several times as fast, and so the program's own collections. But what the
+    program makes is to end as ever, so its names are new."""
+    gc.collect()
+    gc.freeze()
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = type(sys)("__main__")
+    vars(sys.modules["__main__"]).update(vars(main))
+
+
+def look_ahead():
+    """Does now what the start-up does next: looks for modules of the site's and
+    the user's own, for which it reads each folder of sys.path. What it finds it
+    loads, when it comes to that; folders that have changed are read again."""
+    from _frozen_importlib_external import PathFinder
+    for name in ("sitecustomize", "usercustomize"):
+        PathFinder.find_spec(name)
+
+
+def not_an_archive(entry):
+    """Python looks whether its program is an archive, by slow code; the mark of
+    one is in its last bytes. If it is none, it gets that as the answer."""
+    try:
+        fd = os.open(entry, os.O_RDONLY)
+    except OSError:
+        return
+    end = os.pread(fd, ARCHIVE_END, max(0, os.fstat(fd).st_size - ARCHIVE_END))
+    os.close(fd)
+    if b"PK\5\6" not in end:
+        sys.path_importer_cache[os.path.join(os.getcwd(), entry)] = None
+
+
 def wait():
     names = words()
+    gc = unseen("gc")  # now, for what preload() needs is hidden after it
     hidden = preload(names) if names else None
+    look_ahead()
+    rehearse(sys.argv[0])
+    leave_out(gc)
     os.write(CONTROL, b"ready\n")
     count, *rest = words()
     args, files = rest[:int(count)], rest[int(count):]
@@ -699,6 +756,7 @@ def wait():
     if hidden and shadowed(hidden, files):
         start_anew(args)
     os.close(CONTROL)
+    not_an_archive(sys.argv[0])
     sys.argv += args
     sys.orig_argv += args
 
