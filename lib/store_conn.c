@@ -68,6 +68,9 @@ int store_conn_fail(struct store_conn *c, int rc, struct err *e)
 		    "the store cannot be written to");
 	case SQLITE_CANTOPEN:
 		c->broken = true;
+		/* The last of what SQLite tried need not be the reason. */
+		if (access(sqlite3_db_filename(c->db, "main"), W_OK) != 0)
+			code = errno;
 		return err_set(e, ERR_STORAGE_FAILED, code > 0 ? code : EACCES,
 		    "the store cannot be opened: %s",
 		    code > 0 ? strerror(code) : sqlite3_errstr(rc));
