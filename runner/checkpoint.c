@@ -243,6 +243,50 @@ static int read_manifest(int dir_fd, struct stamp_manifest *ret, struct err *e)
 	return stamp_decode(text.data, text.len, ret, e);
 }
 
+static int broken(const char *what, struct err *e)
+{
+	return err_set(
+	    e, ERR_INTERNAL, EBADMSG, "the checkpoint is damaged: %s", what);
+}
+
+/* 0: it is what was saved. */
+static int check_about(
+    const struct stamp_manifest *m, const struct buf *text, struct err *e)
+{
+	uint8_t hash[TOKEN_HASH_LEN];
+
+	token_hash((const char *)text->data, text->len, hash);
+	for (size_t i = 0; i < m->file_count; i++)
+		if (strcmp(m->files[i].name, CHECKPOINT_ABOUT) == 0 &&
+		    token_hash_equal(hash, m->files[i].hash))
+			return 0;
+	return broken("what it says about the kernel", e);
+}
+
+int checkpoint_about(const struct checkpoints *cp, const char *id,
+    struct buf *out, struct err *e)
+{
+	cleanup_fd int fd = open_one(cp, id, e);
+	cleanup_buf struct buf text = {0};
+	struct stamp_manifest m;
+	int rc;
+
+	if (fd < 0)
+		return fd;
+	rc = read_manifest(fd, &m, e);
+	if (rc < 0)
+		return rc;
+	if (file_read(fd, CHECKPOINT_ABOUT, O_NOFOLLOW, CHECKPOINT_ABOUT_MAX,
+		&text, e) < 0)
+		return broken("what it says about the kernel", e);
+	rc = check_about(&m, &text, e);
+	if (rc < 0)
+		return rc;
+	buf_put(out, text.data, text.len);
+	return out->failed ? err_set(e, ERR_INTERNAL, ENOMEM, "out of memory")
+			   : 0;
+}
+
 int checkpoint_copy(const struct checkpoints *cp, const char *from,
     const char *to, struct err *e)
 {
@@ -272,12 +316,6 @@ int checkpoint_copy(const struct checkpoints *cp, const char *from,
 }
 
 /* ---- restoring ----------------------------------------------------------- */
-
-static int broken(const char *what, struct err *e)
-{
-	return err_set(
-	    e, ERR_INTERNAL, EBADMSG, "the checkpoint is damaged: %s", what);
-}
 
 static void close_files(int *fds, size_t n)
 {

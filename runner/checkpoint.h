@@ -8,6 +8,7 @@
 #include <sys/types.h>
 
 #include "lib/err.h"
+#include "lib/job.h"
 #include "lib/limits.h"
 #include "runner/checkpoint_stamp.h"
 #include "runner/sandbox.h"
@@ -43,6 +44,10 @@ typedef int checkpoint_list_fn(void *arg, const char *id, uint64_t bytes);
 int checkpoints_list(const struct checkpoints *cp, checkpoint_list_fn *fn,
     void *arg, struct err *e);
 
+/* What its order said `about` it, appended to out; -EBADMSG: it is damaged. */
+int checkpoint_about(const struct checkpoints *cp, const char *id,
+    struct buf *out, struct err *e);
+
 /* What one takes of the disk; -ENOENT: there is none. */
 int checkpoint_bytes(
     const struct checkpoints *cp, const char *id, uint64_t *ret, struct err *e);
@@ -56,6 +61,8 @@ int checkpoint_remove(
 int checkpoint_copy(const struct checkpoints *cp, const char *from,
     const char *to, struct err *e);
 
+#define CHECKPOINT_ABOUT_MAX 65536u
+
 /* ---- saving -------------------------------------------------------------- */
 
 /* All borrowed until checkpoint_save_end(). */
@@ -65,6 +72,9 @@ struct checkpoint_order {
 	const struct sandbox *box;
 	const char *platform; /* as in its sandbox_spec */
 	const struct checkpoint_stamp *stamp; /* of when it was started */
+	/* What its owner wants to know of the kernel after a restart: at most
+	 * CHECKPOINT_ABOUT_MAX bytes, none of them secret. */
+	struct blob about;
 	uint64_t max_bytes; /* a larger one is ERR_QUOTA_EXCEEDED */
 	uint64_t min_free_bytes; /* of the disk, else ERR_STORAGE_FULL */
 	unsigned timeout_ms;
@@ -141,6 +151,7 @@ int checkpoint_restore(const struct checkpoints *cp, const char *id,
 /* ---- inside: checkpoint*.c ------------------------------------------------ */
 
 #define CHECKPOINT_STAMP "stamp"
+#define CHECKPOINT_ABOUT "about"
 #define CHECKPOINT_NAME_SIZE (LIMIT_ID + 8)
 
 /* The name of one that is being made. */

@@ -174,20 +174,36 @@ static int seal_files(struct save *s, struct err *e)
 		   : err_set(e, ERR_INTERNAL, EBADMSG, "runsc wrote nothing");
 }
 
+static int write_file(const struct save *s, const char *name, const void *data,
+    size_t len, struct err *e)
+{
+	cleanup_fd int fd = openat(s->dir_fd, name,
+	    O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+
+	if (fd < 0 || write(fd, data, len) != (ssize_t)len || fsync(fd) != 0)
+		return err_sys(e, errno, "the %s of a checkpoint", name);
+	return 0;
+}
+
+static int write_about(const struct save *s, struct err *e)
+{
+	const struct blob *about = &s->o->about;
+
+	if (about->len > CHECKPOINT_ABOUT_MAX)
+		return err_set(e, ERR_INTERNAL, EMSGSIZE,
+		    "there is too much to say about the kernel");
+	return write_file(s, CHECKPOINT_ABOUT, about->data, about->len, e);
+}
+
 static int write_stamp(struct save *s, struct err *e)
 {
 	cleanup_buf struct buf text = {0};
-	cleanup_fd int fd = openat(s->dir_fd, CHECKPOINT_STAMP,
-	    O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 
 	s->manifest.stamp = *s->o->stamp;
 	stamp_encode(&s->manifest, &text);
 	if (text.failed)
 		return err_set(e, ERR_INTERNAL, ENOMEM, "out of memory");
-	if (fd < 0 || write(fd, text.data, text.len) != (ssize_t)text.len ||
-	    fsync(fd) != 0)
-		return err_sys(e, errno, "the stamp of a checkpoint");
-	return 0;
+	return write_file(s, CHECKPOINT_STAMP, text.data, text.len, e);
 }
 
 /* ---- the workspace of a fork --------------------------------------------- */
@@ -322,7 +338,8 @@ static int save_all(struct save *s, struct err *e)
 		return rc;
 	if (s->o->go_on && (rc = resume_box(s, e)) < 0)
 		return rc;
-	if ((rc = seal_files(s, e)) < 0 || (rc = write_stamp(s, e)) < 0)
+	if ((rc = write_about(s, e)) < 0 || (rc = seal_files(s, e)) < 0 ||
+	    (rc = write_stamp(s, e)) < 0)
 		return rc;
 	return checkpoint_commit(s->o->cp, s->name, s->dir_fd, s->o->id, e);
 }

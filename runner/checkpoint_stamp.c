@@ -238,12 +238,12 @@ bool stamp_name_ok(const char *name, size_t len)
 static bool is_hash(const char *hex, uint8_t ret[TOKEN_HASH_LEN])
 {
 	size_t len = 0;
-	const char *end = NULL;
 
 	return strlen(hex) == HEX_LEN &&
+	       strspn(hex, "0123456789abcdef") == HEX_LEN &&
 	       sodium_hex2bin(
-		   ret, TOKEN_HASH_LEN, hex, HEX_LEN, NULL, &len, &end) == 0 &&
-	       len == TOKEN_HASH_LEN && end == hex + HEX_LEN;
+		   ret, TOKEN_HASH_LEN, hex, HEX_LEN, NULL, &len, NULL) == 0 &&
+	       len == TOKEN_HASH_LEN;
 }
 
 static bool is_part(char *line, const char *word, uint8_t ret[TOKEN_HASH_LEN])

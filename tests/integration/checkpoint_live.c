@@ -135,6 +135,7 @@ static void begin_save(struct live *l, char **w)
 	    .box = &l->box,
 	    .platform = l->spec.platform,
 	    .stamp = &l->stamp,
+	    .about = {(const uint8_t *)id, strlen(id)},
 	    .max_bytes = strtoull(w[2], NULL, 10),
 	    .min_free_bytes = strtoull(w[3], NULL, 10),
 	    .timeout_ms = (unsigned)strtoul(w[4], NULL, 10),
@@ -197,6 +198,17 @@ static void tree(char **w)
 		answer("copied %" PRIu64 " %" PRIu64, u.bytes, u.files);
 }
 
+static void about(struct live *l, const char *id)
+{
+	cleanup_buf struct buf text = {0};
+	int rc = checkpoint_about(&l->cp, id, &text, &e);
+
+	if (rc < 0)
+		answer_rc(rc);
+	else
+		answer("about %.*s", (int)text.len, (char *)text.data);
+}
+
 static void command(struct live *l, char *text)
 {
 	char *w[10] = {0};
@@ -220,6 +232,8 @@ static void command(struct live *l, char *text)
 		answer_rc(checkpoint_copy(&l->cp, w[1], w[2], &e));
 	} else if (strcmp(w[0], "tree") == 0 && n == 4) {
 		tree(w);
+	} else if (strcmp(w[0], "about") == 0 && n == 2) {
+		about(l, w[1]);
 	} else if (strcmp(w[0], "bytes") == 0 && n == 2) {
 		rc = checkpoint_bytes(&l->cp, w[1], &bytes, &e);
 		if (rc < 0)

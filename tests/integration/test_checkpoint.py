@@ -346,6 +346,17 @@ class Broken(Case):
         live = self.live(restore=self.key, workspace=self.workspace)
         self.says(live, "print(x)", "1\n")
 
+    def test_about(self):
+        path = os.path.join(self.top, "about")
+        with Live(store, self.language, boot=False) as s:
+            self.assertEqual(s.ask("about", self.key), self.key)
+            with open(path, "a") as f:
+                f.write("x")
+            with self.assertRaises(Refused) as caught:
+                s.ask("about", self.key)
+        self.assertEqual(caught.exception.code, EBADMSG)
+        self.refused(EBADMSG)
+
     def test_a_file_is_gone(self):
         os.unlink(self.images()[0])
         self.assertIn("lacks", self.refused(EBADMSG))

@@ -144,7 +144,8 @@ class Live(kernels.Kernel):
 
     def ask(self, *words, **kw):
         self.tell(*words)
-        return self.hear("ok", "list", "bytes", "copied", **kw)
+        return self.hear("ok", "list", "bytes", "copied", "about",
+                         **kw)
 
     def begin_save(self, id, max_bytes=MAX, min_free=0, timeout=30000,
                    go_on=False, copy=None, copy_max=MAX):

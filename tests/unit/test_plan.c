@@ -285,6 +285,47 @@ static void test_runsc_argv(void **state)
 	assert_string_equal(argv[n - 1], RUNSC_CONTAINER);
 }
 
+static int find_word(const char *const *argv, const char *word)
+{
+	for (int n = 0; argv[n] != NULL; n++)
+		if (strcmp(argv[n], word) == 0)
+			return n;
+	return -1;
+}
+
+/* What is restored and what is saved is told with the flags of run, or gVisor
+ * refuses it. */
+static void test_runsc_verbs(void **state)
+{
+	static const struct {
+		enum runsc_verb verb;
+		const char *word;
+	} verbs[] = {{RUNSC_RESTORE, "restore"}, {RUNSC_PAUSE, "pause"},
+	    {RUNSC_RESUME, "resume"}, {RUNSC_SAVE, "checkpoint"},
+	    {RUNSC_SAVE_SMALL, "checkpoint"}};
+	const char *run[RUNSC_ARGV_MAX], *argv[RUNSC_ARGV_MAX];
+	char flag[64], other[64];
+	int flags;
+
+	(void)state;
+	runsc_argv(RUNSC_RUN, "ptrace", false, flag, run);
+	flags = find_word(run, "run");
+	assert_true(flags > 0);
+	for (size_t i = 0; i < ARRAY_LEN(verbs); i++) {
+		bool saves = strcmp(verbs[i].word, "checkpoint") == 0;
+
+		runsc_argv(verbs[i].verb, "ptrace", false, other, argv);
+		assert_int_equal(find_word(argv, verbs[i].word), flags);
+		for (int n = 0; n < flags; n++)
+			assert_string_equal(argv[n], run[n]);
+		assert_int_equal(
+		    find_word(argv, "--leave-running") > flags, saves);
+		assert_int_equal(
+		    find_word(argv, "--image-path=/proc/self/fd/3") > flags,
+		    saves);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -296,6 +337,7 @@ int main(void)
 	    cmocka_unit_test(test_env_overrides),
 	    cmocka_unit_test(test_bundle),
 	    cmocka_unit_test(test_runsc_argv),
+	    cmocka_unit_test(test_runsc_verbs),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
