@@ -87,7 +87,7 @@ static void now_ready(struct run *r)
 	set_weight(r, LEAF_WEIGHT_NORMAL);
 	r->phase = PHASE_IDLE;
 	r->deadline_us = UINT64_MAX;
-	run_report(r);
+	run_report(r, KERNEL_WORD_NONE);
 }
 
 void ahead_booted(struct run *r)
@@ -162,26 +162,33 @@ static int take_descriptor(struct msghdr *m)
 	return fd;
 }
 
-/* 1: a claim; 0: the runner let go of us; negative errno. */
-static int receive_claim(const struct run *r, struct claim *ret, int *ret_fd)
+ssize_t control_receive(int sock, void *data, size_t size, int *ret_fd)
 {
 	union {
 		char room[CMSG_SPACE(sizeof(int))];
 		struct cmsghdr align;
 	} control;
-	struct iovec iov = {ret, sizeof *ret};
+	struct iovec iov = {data, size};
 	struct msghdr m = {.msg_iov = &iov,
 	    .msg_iovlen = 1,
 	    .msg_control = &control,
 	    .msg_controllen = sizeof control};
-	ssize_t n =
-	    recvmsg(r->order->control_fd, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	ssize_t n = recvmsg(sock, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 
 	if (n < 0)
 		return -errno;
-	if (n == 0)
-		return 0;
 	*ret_fd = take_descriptor(&m);
+	return n;
+}
+
+/* 1: a claim; 0: the runner let go of us; negative errno. */
+static int receive_claim(const struct run *r, struct claim *ret, int *ret_fd)
+{
+	ssize_t n =
+	    control_receive(r->order->control_fd, ret, sizeof *ret, ret_fd);
+
+	if (n <= 0)
+		return (int)n;
 	return n == (ssize_t)sizeof *ret && *ret_fd >= 0 ? 1 : -EPROTO;
 }
 

@@ -44,6 +44,7 @@ void client_close(struct server *s, struct client *c)
 	if (c->source.fd >= 0)
 		(void)close(c->source.fd);
 	c->source.fd = -1;
+	c->kernel = NULL;
 	c->dead = true;
 	s->held_bytes -= c->in.len;
 }
@@ -122,6 +123,20 @@ static const struct runtime *find_runtime(
 	    j->runtime.len, (const char *)j->version.data, j->version.len, e);
 }
 
+/* Likewise, in a kernel. */
+static void client_step(struct server *s, struct client *c, uint64_t queue_us)
+{
+	struct err e;
+
+	if (kernels_claim(s, c, queue_us, &e) < 0) {
+		admit_release(&s->admit);
+		client_fail(s, c, e.kind, 0, e.msg);
+		return;
+	}
+	histogram_add(&s->status.phases[STATUS_QUEUE], queue_us);
+	client_close(s, c);
+}
+
 /* The caller has a slot; it is given back when the run cannot start. */
 static void client_start(struct server *s, struct client *c)
 {
@@ -129,6 +144,10 @@ static void client_start(struct server *s, struct client *c)
 	const struct runtime *rt;
 	struct err e;
 
+	if (c->job.kernel) {
+		client_step(s, c, queue_us);
+		return;
+	}
 	/* Looked up again: the registry may have changed while it waited. */
 	rt = find_runtime(s, &c->job, &e);
 	if (rt == NULL || (!pool_claim(s, rt, c, queue_us) &&
@@ -183,7 +202,9 @@ static void client_run(
 		return;
 	}
 	c->has_job = true;
-	if (health_check(s, &e) < 0 || find_runtime(s, &c->job, &e) == NULL) {
+	/* A kernel has its runtime, whatever the registry says by now. */
+	if (health_check(s, &e) < 0 ||
+	    (!c->job.kernel && find_runtime(s, &c->job, &e) == NULL)) {
 		client_fail(s, c, e.kind, 0, e.msg);
 		return;
 	}
@@ -215,6 +236,7 @@ static void client_status(struct server *s, struct client *c)
 	st.running = s->admit.running;
 	st.queued = s->admit.queued;
 	pool_status(s, &st.pool);
+	kernels_status(s, &st.kernels);
 	runner_status_encode(&st, &payload);
 	client_reply(s, c, PROTO_STATUS_REPLY, &payload);
 	buf_free(&payload);
@@ -236,6 +258,8 @@ static void client_frame(struct server *s, struct client *c)
 		client_run(s, c, payload, len);
 	} else if (type == PROTO_WS) {
 		workspaces_request(s, c, payload, len);
+	} else if (type == PROTO_KERNEL) {
+		kernels_request(s, c, payload, len);
 	} else if (type == PROTO_STATUS && len == 0) {
 		client_status(s, c);
 	} else {
@@ -252,7 +276,8 @@ void client_event(struct server *s, struct client *c, uint32_t events)
 	if (c->dead)
 		return;
 	/* After its request a client has nothing to say but that it leaves. */
-	if (c->has_job || c->has_ws || (events & (EPOLLERR | EPOLLHUP))) {
+	if (c->has_job || c->has_ws || c->has_kernel ||
+	    (events & (EPOLLERR | EPOLLHUP))) {
 		if (c->waiter.queued)
 			s->status.gone_total++;
 		client_close(s, c);
@@ -338,7 +363,8 @@ void client_timeouts(struct server *s, uint64_t now_us)
 	while ((w = admit_expired(&s->admit, now_us)) != NULL)
 		client_full(s, waiter_client(w));
 	TAILQ_FOREACH (c, &s->clients, link)
-		if (!c->has_job && !c->has_ws && now_us >= c->deadline_us)
+		if (!c->has_job && !c->has_ws && !c->has_kernel &&
+		    now_us >= c->deadline_us)
 			client_close(s, c);
 }
 
@@ -348,7 +374,7 @@ uint64_t client_deadline_us(const struct server *s)
 	const struct client *c;
 
 	TAILQ_FOREACH (c, &s->clients, link)
-		if (!c->has_job && !c->has_ws && !c->dead &&
+		if (!c->has_job && !c->has_ws && !c->has_kernel && !c->dead &&
 		    c->deadline_us < first)
 			first = c->deadline_us;
 	return first;

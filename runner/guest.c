@@ -12,7 +12,7 @@
 /* How long the client need not know that its program has started. */
 #define STARTED_HOLD_US 10000u
 
-static void forward_output(
+void guest_forward(
     struct run *r, enum stream s, const uint8_t *data, size_t len)
 {
 	size_t room = r->job->limits.output_bytes - r->sent[s];
@@ -33,7 +33,9 @@ static void guest_ready(struct run *r)
 	r->memory_idle = leaf_memory_now(r->order->leaf);
 	r->boot_cpu_us = leaf_cpu_us(r->order->leaf);
 	r->result.boot_us = clock_us() - r->begun_us;
-	if (r->ahead.on)
+	if (r->kernel.on)
+		kernel_booted(r);
+	else if (r->ahead.on)
 		ahead_booted(r);
 	else if (r->job != NULL)
 		run_give_job(r);
@@ -96,14 +98,16 @@ static bool guest_frame(
 
 	if (type == PROTO_GUEST_READY && r->phase == PHASE_BOOT)
 		guest_ready(r);
+	else if (r->kernel.on && type != PROTO_GUEST_FAIL)
+		return kernel_frame(r, type, payload, len);
 	else if (type == PROTO_GUEST_WARMED && r->phase == PHASE_WARM)
 		ahead_warmed(r, payload, len);
 	else if (type == PROTO_GUEST_STARTED && r->phase == PHASE_START)
 		guest_started(r);
 	else if (type == PROTO_GUEST_STDOUT && running)
-		forward_output(r, STREAM_OUT, payload, len);
+		guest_forward(r, STREAM_OUT, payload, len);
 	else if (type == PROTO_GUEST_STDERR && running)
-		forward_output(r, STREAM_ERR, payload, len);
+		guest_forward(r, STREAM_ERR, payload, len);
 	else if (type == PROTO_GUEST_EXIT && running)
 		guest_exit(r, payload, len);
 	else if (type == PROTO_GUEST_FAIL)

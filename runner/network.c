@@ -7,8 +7,10 @@
 
 bool network_wanted(const struct run *r)
 {
-	/* Without a job: a probe, or ahead, tries what runs will get. */
-	return r->order->egress != NULL && (r->job == NULL || r->job->network);
+	/* Without a job: a probe, or ahead, tries what runs will get. A kernel
+	 * has what it began with, whatever its step says. */
+	return r->order->egress != NULL &&
+	       (r->job == NULL || r->kernel.on || r->job->network);
 }
 
 static void network_down(struct run *r, const struct err *e)
@@ -28,7 +30,10 @@ void network_open(struct run *r)
 	r->online = false;
 	if (!network_wanted(r))
 		return;
-	if (r->job != NULL) {
+	if (r->order->kernel != NULL) {
+		names.names = r->order->kernel->allow;
+		names.count = r->order->kernel->allow_count;
+	} else if (r->job != NULL) {
 		names.names = r->job->allow;
 		names.count = r->job->allow_count;
 	}

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "lib/cleanup.h"
+#include "lib/kproto.h"
 #include "lib/proto.h"
 
 #define SOURCE_MARK "{source}"
@@ -80,6 +81,18 @@ static int put_argv(char *const *argv, const char *prefix, struct blob source,
 	return 0;
 }
 
+/* Of a kernel: what pip installs stays in the session. */
+static const char *const kernel_env[] = {
+    "PATH=/workspace/.local/bin:"
+    "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    "HOME=/workspace",
+    "PYTHONUSERBASE=/workspace/.local",
+    "MPLCONFIGDIR=/tmp/matplotlib",
+    "TMPDIR=/tmp",
+    "LANG=C.UTF-8",
+};
+#define KERNEL_ENV_COUNT (sizeof kernel_env / sizeof kernel_env[0])
+
 /* The registry's variable stands for ours of the same name. */
 static bool env_overridden(const char *base, char *const *env)
 {
@@ -91,13 +104,14 @@ static bool env_overridden(const char *base, char *const *env)
 	return false;
 }
 
-static size_t put_env(char *const *env, struct blob *ret)
+static size_t put_env(const char *const *base, size_t base_count,
+    char *const *env, struct blob *ret)
 {
 	size_t n = 0;
 
-	for (size_t i = 0; i < BASE_ENV_COUNT; i++)
-		if (!env_overridden(base_env[i], env))
-			ret[n++] = cstr_blob(base_env[i]);
+	for (size_t i = 0; i < base_count; i++)
+		if (!env_overridden(base[i], env))
+			ret[n++] = cstr_blob(base[i]);
 	for (size_t i = 0; env != NULL && env[i] != NULL; i++)
 		ret[n++] = cstr_blob(env[i]);
 	return n;
@@ -141,7 +155,7 @@ int plan_guest_warm(const struct runtime *rt, char *const *preload, bool step,
 	w.run = blobs;
 	w.preload = w.run + w.run_count;
 	w.env = w.preload + w.preload_count;
-	w.env_count = put_env(rt->env, w.env);
+	w.env_count = put_env(base_env, BASE_ENV_COUNT, rt->env, w.env);
 	if (put_argv(argv, source_prefix(source, step), source, &text, w.run) <
 	    0)
 		return err_set(e, ERR_INTERNAL, ENOMEM, "out of memory");
@@ -183,7 +197,7 @@ int plan_guest_job(const struct runtime *rt, const struct job *job,
 	g.compile = blobs;
 	g.run = blobs + compile_len;
 	g.env = g.run + g.run_count;
-	g.env_count = put_env(rt->env, g.env);
+	g.env_count = put_env(base_env, BASE_ENV_COUNT, rt->env, g.env);
 	/* A compile step always works in /box. */
 	if (put_argv(rt->compile, source_prefix(source, false), source, &text,
 		g.compile) < 0 ||
@@ -194,6 +208,69 @@ int plan_guest_job(const struct runtime *rt, const struct job *job,
 		g.run[run_len + i] = job->args[i];
 	begun = proto_begin(out, PROTO_GUEST_JOB);
 	guest_job_encode(&g, out);
+	proto_end(out, begun);
+	if (out->failed)
+		return err_set(e, ERR_INTERNAL, ENOMEM, "out of memory");
+	return 0;
+}
+
+/* The kernels that isobox-init has, by the name of the interpreter. */
+static const char *kernel_language(const struct runtime *rt)
+{
+	const char *path = rt->run != NULL ? rt->run[0] : NULL;
+	const char *name = path != NULL ? strrchr(path, '/') : NULL;
+
+	if (name == NULL || !rt->kernel)
+		return NULL;
+	if (strncmp(name, "/python", 7) == 0)
+		return "python";
+	return strcmp(name, "/node") == 0 ? "node" : NULL;
+}
+
+int plan_guest_kernel(
+    const struct runtime *rt, uint32_t pids, struct buf *out, struct err *e)
+{
+	const char *language = kernel_language(rt);
+	cleanup_free struct blob *env = NULL;
+	struct blob run[2];
+	struct guest_kernel k = {.cwd = cstr_blob(program_cwd(true)),
+	    .run = run,
+	    .run_count = 2,
+	    .pids = pids};
+	size_t begun;
+
+	if (language == NULL)
+		return err_set(e, ERR_KERNEL_UNSUPPORTED, ENOTSUP,
+		    "%s has no kernel", rt->name);
+	env = calloc(KERNEL_ENV_COUNT + list_len(rt->env), sizeof *env);
+	if (env == NULL)
+		return err_set(e, ERR_INTERNAL, ENOMEM, "out of memory");
+	k.language = cstr_blob(language);
+	run[0] = cstr_blob(rt->run[0]);
+	run[1] = cstr_blob("-");
+	k.env = env;
+	k.env_count = put_env(kernel_env, KERNEL_ENV_COUNT, rt->env, env);
+	begun = proto_begin(out, PROTO_GUEST_KERNEL);
+	guest_kernel_encode(&k, out);
+	proto_end(out, begun);
+	if (out->failed)
+		return err_set(e, ERR_INTERNAL, ENOMEM, "out of memory");
+	return 0;
+}
+
+int plan_guest_step(
+    const struct job *job, uint32_t number, struct buf *out, struct err *e)
+{
+	const struct guest_step s = {.number = number,
+	    .display = job->display,
+	    .output_bytes = job->limits.output_bytes,
+	    .entry = job->entry,
+	    .files = job->files,
+	    .file_count = job->file_count,
+	    .stdin_data = job->stdin_data};
+	size_t begun = proto_begin(out, PROTO_GUEST_STEP);
+
+	guest_step_encode(&s, out);
 	proto_end(out, begun);
 	if (out->failed)
 		return err_set(e, ERR_INTERNAL, ENOMEM, "out of memory");

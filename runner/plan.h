@@ -28,4 +28,16 @@ int plan_guest_job(const struct runtime *rt, const struct job *job,
 int plan_guest_warm(const struct runtime *rt, char *const *preload, bool step,
     struct buf *out, struct err *e);
 
+/*
+ * A PROTO_GUEST_KERNEL frame: the runtime's interpreter, as one that reads its
+ * program from standard input. ERR_KERNEL_UNSUPPORTED when isobox-init has no
+ * kernel for it. Pure.
+ */
+int plan_guest_kernel(
+    const struct runtime *rt, uint32_t pids, struct buf *out, struct err *e);
+
+/* The PROTO_GUEST_STEP frame of a job in a kernel. Pure. */
+int plan_guest_step(
+    const struct job *job, uint32_t number, struct buf *out, struct err *e);
+
 #endif

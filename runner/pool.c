@@ -338,6 +338,11 @@ static bool has_room(struct server *s, uint64_t more)
 	return (uint64_t)used + more + cap / RESERVE_PART <= cap;
 }
 
+bool pool_has_room(struct server *s)
+{
+	return has_room(s, 0);
+}
+
 /* True when the cap is far enough away that no run can meet it. */
 static bool is_ample(const struct server *s)
 {
@@ -456,22 +461,28 @@ static int send_claim(
 		   : -errno;
 }
 
-static bool give(
-    struct server *s, struct worker *w, struct client *c, uint64_t queue_us)
+int pool_hand_over(struct worker *w, const struct client *c, uint64_t queue_us)
 {
 	const size_t len = c->in.len - PROTO_HEADER;
 	const struct claim claim = {
 	    .queue_us = queue_us, .slot_us = clock_us(), .len = (uint32_t)len};
-	const struct run_order order = {.config = s->config, .job = &c->job};
 
 	memcpy(w->seat.mailbox, c->in.data + PROTO_HEADER, len);
-	if (send_claim(w, &claim, c->source.fd) < 0)
+	return send_claim(w, &claim, c->source.fd);
+}
+
+static bool give(
+    struct server *s, struct worker *w, struct client *c, uint64_t queue_us)
+{
+	const struct run_order order = {.config = s->config, .job = &c->job};
+
+	if (pool_hand_over(w, c, queue_us) < 0)
 		return false; /* just dying: its end is on its way */
 	leave_seat(s, w);
 	workspaces_step_begins(s, &c->turn, &w->turn);
 	w->kind = WORKER_RUN;
 	w->holds_slot = true;
-	w->deadline_us = claim.slot_us + supervisor_max_us(&order);
+	w->deadline_us = clock_us() + supervisor_max_us(&order);
 	w->memory_bytes = worker_memory(s, &c->job.limits);
 	return true;
 }

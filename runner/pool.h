@@ -74,6 +74,13 @@ void pool_step_ended(struct server *s, const struct workspace *session);
 /* The workspace is going away: nothing waits with it. */
 void pool_forget(struct server *s, const struct workspace *w);
 
+/* c's job into the mailbox of w, and its connection to w's supervisor. Negative
+ * errno: w is just dying. */
+int pool_hand_over(struct worker *w, const struct client *c, uint64_t queue_us);
+
+/* Whether there is memory for one more that waits; the cap was looked at. */
+bool pool_has_room(struct server *s);
+
 /* The worker's supervisor says that it waits now. */
 void pool_ready(struct server *s, struct worker *w, const struct run_report *r);
 

@@ -20,7 +20,8 @@ enum phase {
 	PHASE_WARM, /* ahead: until PROTO_GUEST_WARMED */
 	PHASE_IDLE, /* ahead: until there is a job */
 	PHASE_START, /* until PROTO_GUEST_STARTED */
-	PHASE_RUN
+	PHASE_RUN,
+	PHASE_FLUSH /* a kernel: until the client has its answer */
 };
 
 enum stream {
@@ -38,6 +39,19 @@ struct ahead {
 	int64_t extra_bytes; /* memory that being warm takes */
 };
 
+/* Of a kernel: the step that runs, in PHASE_RUN and PHASE_FLUSH. */
+struct kernel_run {
+	bool on;
+	uint32_t number;
+	struct job job; /* its strings in the mailbox */
+	struct step step; /* where the workspaces are */
+	uint32_t artifacts; /* that came */
+	uint32_t artifact_left; /* bytes of the last that are to come */
+	bool interrupted; /* and what it was interrupted for: */
+	bool timed_out; /* its wall time is over */
+	bool left; /* its client is gone */
+};
+
 /* What the leaf has been told: only a change is written. */
 struct in_force {
 	uint64_t memory_bytes;
@@ -53,12 +67,14 @@ struct run {
 	bool online; /* the sandbox was started with one */
 	char network_why[sizeof(((struct err *)0)->msg)];
 	bool box_gone; /* nothing of the program is left */
+	const struct step *step; /* of a session; NULL: none */
 	struct quota_watch quota; /* of a session's step */
 	const struct job *job; /* NULL: none, or none yet */
 	int client_fd; /* -1 likewise */
 	uint64_t queue_us;
 	uint64_t slot_us;
 	struct ahead ahead;
+	struct kernel_run kernel;
 	enum phase phase;
 	enum run_end end;
 	enum err_kind refused; /* when that is its end */
@@ -99,6 +115,9 @@ void run_put_client(
 void run_send_client(
     struct run *r, enum proto_type type, const void *data, size_t len);
 
+/* Queues a failure for the client. */
+void run_put_failure(struct run *r, const struct err *e);
+
 /* The leaf's limits for a run of `l`; those on the CPU hold for the boot, too, so
  * they are a step of their own. */
 int run_limit_memory(struct run *r, const struct limits *l, struct err *e);
@@ -107,6 +126,9 @@ int run_limit_cpu(struct run *r, const struct limits *l, struct err *e);
 /* Has somebody watch a step's workspaces, or, with hold, be ready for that. */
 int run_watch_quota(struct run *r, bool hold, struct err *e);
 
+/* The CPU time since the job began, into the result, if the leaf tells. */
+void run_take_cpu(struct run *r);
+
 /* Hands the job to the booted sandbox. */
 void run_give_job(struct run *r);
 
@@ -114,13 +136,17 @@ void run_give_job(struct run *r);
 int run_boot(struct run *r, struct err *e);
 
 /* Tells the runner how things stand. */
-void run_report(const struct run *r);
+void run_report(const struct run *r, enum kernel_word word);
 
 /* ahead.c. Like run_boot(), slowly. A control socket that is ready; PROTO_GUEST_READY; WARMED. */
 int ahead_begin(struct run *r, struct err *e);
 void ahead_control(struct run *r);
 void ahead_booted(struct run *r);
 void ahead_warmed(struct run *r, const uint8_t *payload, size_t len);
+
+/* One packet of the runner's: its length, 0 when the runner let go of us, or a
+ * negative errno. *ret_fd: the descriptor that came with it, or -1. */
+ssize_t control_receive(int sock, void *data, size_t size, int *ret_fd);
 
 /* After the end of a sandbox that failed before a program ran in it: true when
  * its job, if there is one by now, has been given another, booted as if nobody
@@ -149,5 +175,24 @@ void network_lost(struct run *r);
 /* guest.c: out_fd and in_fd of the sandbox are ready. */
 void guest_read(struct run *r);
 void guest_write(struct run *r);
+/* Output of the program, as much of it as its cap lets through. */
+void guest_forward(
+    struct run *r, enum stream s, const uint8_t *data, size_t len);
+
+/* kernel_run.c: PROTO_GUEST_READY; all frames but this and FAIL: false when it is
+ * out of its place. The control socket is ready; the client is gone, or has
+ * nothing left to read; a deadline is over; the sandbox is at its end. */
+void kernel_booted(struct run *r);
+bool kernel_frame(
+    struct run *r, enum proto_type type, const uint8_t *payload, size_t len);
+void kernel_control(struct run *r);
+void kernel_client_gone(struct run *r);
+void kernel_flushed(struct run *r);
+void kernel_deadline(struct run *r);
+/* After its end: a step may be on its way. It is refused, or the runner finds that
+ * none can be sent any more. */
+void kernel_last_claim(struct run *r);
+/* What is in the result when it is the kernel's end. */
+void kernel_end_result(struct run *r);
 
 #endif

@@ -59,6 +59,7 @@ static int load_registry(struct server *s, struct err *e)
 	if (rc < 0)
 		return rc;
 	pool_set_registry(s, fresh);
+	kernels_drop_waiting(s);
 	registry_free(s->registry);
 	s->registry = fresh;
 	registry_log_missing(fresh);
@@ -118,6 +119,7 @@ static void images_event(struct server *s)
 	while (read(s->images.fd, events, sizeof events) > 0)
 		;
 	pool_check_images(s);
+	kernels_drop_waiting(s);
 }
 
 static int share_descriptors(struct server *s, struct err *e)
@@ -125,7 +127,8 @@ static int share_descriptors(struct server *s, struct err *e)
 	const rlim_t reserved =
 	    FDS_RESERVED +
 	    FDS_PER_RUN * ((rlim_t)s->config->concurrency +
-			      (s->config->warm ? s->config->warm_max : 0));
+			      (s->config->warm ? s->config->warm_max : 0) +
+			      s->config->kernel_slots + s->config->kernel_warm);
 	const rlim_t least = reserved + CLIENT_MIN > FDS_OF_RUNSC
 				 ? reserved + CLIENT_MIN
 				 : FDS_OF_RUNSC;
@@ -181,6 +184,7 @@ static void server_close(struct server *s)
 
 	client_refuse_all(s, "the service is shutting down");
 	client_bury(s);
+	kernels_close(s);
 	workspaces_close(s);
 	if (s->subtree_lock_fd >= 0 && cgroup_sweep(s->cgroup, &e) < 0)
 		log_error("%s", e.msg);
@@ -211,6 +215,7 @@ static void drain(struct server *s)
 		(void)epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, s->listen.fd, NULL);
 		client_refuse_all(s, "the service is shutting down");
 		pool_empty(s);
+		kernels_drain(s);
 		return;
 	}
 	if (!s->abandoned)
@@ -276,6 +281,7 @@ static int wait_ms(const struct server *s)
 
 	due = min_us(due, worker_deadline_us(s));
 	due = min_us(due, workspaces_deadline_us(s));
+	due = min_us(due, kernels_due_us(s));
 	due = min_us(due, s->accept_again_us);
 	if (!s->draining)
 		due = min_us(due, pool_due_us(s));
@@ -341,6 +347,7 @@ static void server_loop(struct server *s)
 		timers(s);
 		client_start_waiting(s);
 		pool_tick(s, clock_us());
+		kernels_tick(s, clock_us());
 		client_bury(s);
 	}
 }
@@ -375,6 +382,7 @@ int server_run(const struct config *config, const struct egress_policy *policy,
 
 	TAILQ_INIT(&s.clients);
 	TAILQ_INIT(&s.workers);
+	TAILQ_INIT(&s.kernels.list);
 	admit_init(
 	    &s.admit, config->concurrency, config->acquire_wait_ms, QUEUE_MAX);
 	rc = server_open(&s, e);

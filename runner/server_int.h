@@ -15,6 +15,7 @@
 #include "lib/status.h"
 #include "runner/admit.h"
 #include "runner/cgroup.h"
+#include "runner/kernel.h"
 #include "runner/listen.h"
 #include "runner/pool.h"
 #include "runner/supervisor.h"
@@ -48,6 +49,9 @@ struct client {
 	struct turn turn; /* of a session's step, or a removal */
 	struct ws_request ws;
 	bool has_ws;
+	bool has_kernel; /* a PROTO_KERNEL came */
+	enum kernel_wait kernel_wait;
+	struct kernel *kernel; /* that it waits for; or NULL */
 	bool dead; /* freed when the batch of events is through */
 	uint64_t deadline_us; /* for the first frame */
 };
@@ -57,6 +61,7 @@ enum worker_kind {
 	WORKER_PROBE, /* a supervisor that only boots a sandbox */
 	WORKER_AHEAD, /* a supervisor that waits for a claim */
 	WORKER_DROPPED, /* the same, let go: it ends */
+	WORKER_KERNEL, /* a supervisor with a kernel */
 	WORKER_JANITOR /* removes what a killed supervisor left */
 };
 
@@ -75,6 +80,13 @@ struct worker {
 	bool has_report;
 	uint64_t report_us; /* when it came */
 	struct turn turn; /* of a session's step */
+	bool is_kernel; /* WORKER_KERNEL at first: */
+	struct kernel *kernel; /* NULL: none yet, or not any more */
+	bool kernel_slot;
+	bool kernel_dropped; /* let go before it was a session's */
+	struct turn mount; /* the workspaces it may write to */
+	char spare[WS_NAME_SIZE]; /* of one that waits for a session; "" */
+	struct kernel_kind spare_kind;
 };
 
 enum health {
@@ -104,6 +116,7 @@ struct server {
 	uint64_t begun_us; /* with the serial: a leaf's name */
 	uint64_t leaf_serial;
 	struct workspaces workspaces;
+	struct kernels kernels;
 	struct runner_status status; /* counters */
 	struct pool pool;
 	uint64_t
@@ -150,6 +163,11 @@ int worker_probe(struct server *s, const struct runtime *rt, struct err *e);
  * filled in; borrowed by *ret as long as it lives. */
 int worker_ahead(struct server *s, struct run_order *order, struct worker **ret,
     struct err *e);
+/* Likewise one with a kernel. */
+int worker_kernel(struct server *s, struct run_order *order,
+    struct worker **ret, struct err *e);
+/* It was told to end, and is killed if it does not. */
+void worker_must_end(struct worker *w);
 /* Has a WORKER_AHEAD end. */
 void worker_let_go(struct worker *w);
 /* What the leaf of a run with these limits may take. */

@@ -70,6 +70,8 @@ bool run_check_oom(struct run *r)
 		return false;
 	if (r->ahead.on && r->phase <= PHASE_IDLE)
 		run_end(r, RUN_END_FAILED, "no memory to wait in");
+	else if (r->kernel.on && leaf_limit_met(r->order->leaf))
+		run_end(r, RUN_END_OOM, "it was out of memory");
 	else if (leaf_limit_met(r->order->leaf))
 		run_end(r, RUN_END_OOM, "");
 	else
@@ -85,6 +87,14 @@ void run_put_client(
 		proto_put_frame(&r->to_client, type, data, len);
 	if (r->to_client.failed)
 		run_end(r, RUN_END_FAILED, "out of memory");
+}
+
+static void client_gone(struct run *r)
+{
+	if (r->kernel.on)
+		kernel_client_gone(r);
+	else
+		run_end(r, RUN_END_GONE, "");
 }
 
 /* What is queued, the header and the payload in one system call. */
@@ -119,6 +129,8 @@ void run_send_client(
 	size_t left;
 	ssize_t n;
 
+	if (r->client_fd < 0)
+		return;
 	proto_put_header(&header, type, len);
 	if (header.failed) {
 		run_end(r, RUN_END_FAILED, "out of memory");
@@ -126,7 +138,7 @@ void run_send_client(
 	}
 	n = send_frame(r, &header, data, len);
 	if (n < 0) {
-		run_end(r, RUN_END_GONE, "");
+		client_gone(r);
 		return;
 	}
 	r->hold_until_us = 0;
@@ -180,7 +192,9 @@ static void deadline_passed(struct run *r)
 {
 	if (run_check_oom(r))
 		return;
-	if (r->phase == PHASE_RUN)
+	if (r->kernel.on && r->phase >= PHASE_RUN)
+		kernel_deadline(r);
+	else if (r->phase == PHASE_RUN)
 		run_end(r, RUN_END_TIMEOUT, "");
 	else if (r->phase != PHASE_IDLE)
 		run_end(r, RUN_END_FAILED, "the sandbox did not start in time");
@@ -244,13 +258,17 @@ static void poll_handle(struct run *r, const struct pollfd fds[POLL_COUNT])
 {
 	const short gone = POLLIN | POLLRDHUP | POLLHUP | POLLERR | POLLNVAL;
 
-	if (fds[POLL_CONTROL].revents != 0)
+	if (fds[POLL_CONTROL].revents != 0 && r->kernel.on)
+		kernel_control(r);
+	else if (fds[POLL_CONTROL].revents != 0)
 		ahead_control(r);
 	if (fds[POLL_QUOTA].revents != 0)
 		quota_event(r);
-	if (fds[POLL_CLIENT].revents & gone ||
-	    ((fds[POLL_CLIENT].revents & POLLOUT) && !client_write(r)))
-		run_end(r, RUN_END_GONE, "");
+	/* Of another one, by now, if a kernel was just given a step. */
+	if (fds[POLL_CLIENT].fd == r->client_fd &&
+	    (fds[POLL_CLIENT].revents & gone ||
+		((fds[POLL_CLIENT].revents & POLLOUT) && !client_write(r))))
+		client_gone(r);
 	if (fds[POLL_OOM].revents != 0) {
 		oom_drain(&fds[POLL_OOM]);
 		oom_event(r);
@@ -297,7 +315,9 @@ static void run_loop(struct run *r)
 			r->hold_until_us = 0;
 		if (r->to_client.len > 0 && r->hold_until_us == 0 &&
 		    !client_write(r))
-			run_end(r, RUN_END_GONE, "");
+			client_gone(r);
+		if (r->phase == PHASE_FLUSH && r->to_client.len == 0)
+			kernel_flushed(r);
 	}
 }
 
@@ -335,7 +355,7 @@ static int64_t memory_peak(struct run *r)
 }
 
 /* The leaf's own counter is exact, and tells of killed programs, too. */
-static void take_cpu(struct run *r)
+void run_take_cpu(struct run *r)
 {
 	int64_t now = r->start_cpu_us >= 0 ? leaf_cpu_us(r->order->leaf) : -1;
 
@@ -354,27 +374,38 @@ static void put_result(struct run *r)
 		r->result.signal = SIGKILL;
 		r->result.cpu_us = RUN_RESULT_UNKNOWN;
 	}
-	take_cpu(r);
+	run_take_cpu(r);
 	r->result.stdout_truncated = r->truncated[STREAM_OUT];
 	r->result.stderr_truncated = r->truncated[STREAM_ERR];
 	r->result.queue_us = r->queue_us;
 	r->result.memory_peak_bytes = memory_peak(r);
+	if (r->kernel.on)
+		kernel_end_result(r);
 	run_result_encode(&r->result, &payload);
 	run_put_client(r, PROTO_DONE, payload.data, payload.len);
 	buf_free(&payload);
 }
 
-static void put_failure(struct run *r)
+void run_put_failure(struct run *r, const struct err *e)
 {
 	struct buf payload = {0};
 
-	put_u32(&payload, r->end == RUN_END_REFUSED
-			      ? (uint32_t)r->refused
-			      : (uint32_t)ERR_SANDBOX_FAILED);
+	put_u32(&payload, (uint32_t)e->kind);
 	put_u32(&payload, 0);
-	put_cstr(&payload, r->why);
+	put_cstr(&payload, e->msg);
 	run_put_client(r, PROTO_FAIL, payload.data, payload.len);
 	buf_free(&payload);
+}
+
+static void put_failure(struct run *r)
+{
+	const enum err_kind kind = r->end == RUN_END_REFUSED ? r->refused
+				   : r->kernel.on	     ? ERR_KERNEL_DEAD
+						  : ERR_SANDBOX_FAILED;
+	struct err e;
+
+	(void)err_set(&e, kind, EIO, "%s", r->why);
+	run_put_failure(r, &e);
 }
 
 static void flush_client(struct run *r)
@@ -395,10 +426,10 @@ static void flush_client(struct run *r)
 static void log_failure(const struct run *r)
 {
 	const struct job *job = r->job;
-	const char none[] = "probe";
+	const char *none = r->kernel.on ? "kernel" : "probe";
 	const void *id =
 	    job != NULL ? (const void *)job->request_id.data : none;
-	size_t id_len = job != NULL ? job->request_id.len : sizeof none - 1;
+	size_t id_len = job != NULL ? job->request_id.len : strlen(none);
 
 	log_error("run %.*s failed: %s; runsc: %.*s", (int)id_len,
 	    (const char *)id, r->why, (int)r->log.len,
@@ -409,6 +440,8 @@ static void answer(struct run *r)
 {
 	if (r->end == RUN_END_GONE)
 		return;
+	if (r->phase == PHASE_FLUSH) /* its answer is on its way */
+		r->job = NULL;
 	if (r->end != RUN_END_EXIT) {
 		sandbox_kill(&r->box);
 		drain_guest(r);
@@ -423,6 +456,8 @@ static void answer(struct run *r)
 	} else if (r->job != NULL) {
 		put_result(r);
 	}
+	if (r->kernel.on && r->client_fd < 0)
+		kernel_last_claim(r);
 	if (r->client_fd < 0)
 		return;
 	/* The answer first, then the end of what the program left running: a
@@ -469,7 +504,7 @@ int run_watch_quota(struct run *r, bool hold, struct err *e)
 {
 	const int ours[] = {r->client_fd, r->order->control_fd, r->box.in_fd,
 	    r->box.out_fd, r->box.log_fd, r->box.pidfd};
-	const struct quota_order o = {.step = r->order->step,
+	const struct quota_order o = {.step = r->step,
 	    .config = r->order->config,
 	    .leaf = r->order->leaf,
 	    .sandbox = r->box.pid,
@@ -499,13 +534,20 @@ void run_give_job(struct run *r)
 	 * takes init some milliseconds to start. */
 	if (r->quota.pid > 0)
 		quota_begin(&r->quota);
-	else if (r->order->step != NULL && run_watch_quota(r, false, &e) < 0)
+	else if (r->step != NULL && run_watch_quota(r, false, &e) < 0)
 		run_end(r, RUN_END_FAILED, e.msg);
 }
 
 static const char *step_path(const struct step *s, unsigned i)
 {
 	return s != NULL && i < s->count ? s->spaces[i].path : NULL;
+}
+
+static const struct limits *boot_limits(const struct run *r)
+{
+	if (r->order->kernel != NULL)
+		return &r->order->kernel->limits;
+	return r->job != NULL ? &r->job->limits : &r->order->runtime->limits;
 }
 
 int run_boot(struct run *r, struct err *e)
@@ -518,9 +560,7 @@ int run_boot(struct run *r, struct err *e)
 	    .scratch_exec = o->runtime->scratch_exec,
 	    .workspace = step_path(o->step, 0),
 	    .memory = step_path(o->step, 1)};
-	const struct limits *l =
-	    r->job != NULL ? &r->job->limits : &o->runtime->limits;
-	int rc = run_limit_memory(r, l, e);
+	int rc = run_limit_memory(r, boot_limits(r), e);
 
 	if (rc < 0)
 		return rc;
@@ -534,7 +574,7 @@ int run_boot(struct run *r, struct err *e)
 	return network_attach(r, e);
 }
 
-void run_report(const struct run *r)
+void run_report(const struct run *r, enum kernel_word word)
 {
 	struct run_report rep = {.end = r->end,
 	    .sandbox_gone = r->box_gone,
@@ -542,7 +582,9 @@ void run_report(const struct run *r)
 	    .run_us = r->result.duration_us,
 	    .boot_cpu_us =
 		r->boot_cpu_us < 0 ? UINT64_MAX : (uint64_t)r->boot_cpu_us,
-	    .memory_bytes = -1};
+	    .memory_bytes = -1,
+	    .kernel = word,
+	    .timed_out = r->kernel.timed_out};
 
 	if (r->end == RUN_END_NONE)
 		rep.memory_bytes = leaf_memory_now(r->order->leaf);
@@ -564,6 +606,12 @@ uint64_t supervisor_max_us(const struct run_order *o)
 	return ms * 1000 + DRAIN_US + FLUSH_US + LATE_US;
 }
 
+/* Nobody waits for it yet. */
+static bool is_ahead(const struct run *r)
+{
+	return r->ahead.on || (r->kernel.on && r->order->kernel->waits);
+}
+
 int supervisor_main(const struct run_order *order)
 {
 	struct run r = {.order = order,
@@ -573,14 +621,16 @@ int supervisor_main(const struct run_order *order)
 	    .client_fd = order->client_fd,
 	    .queue_us = order->queue_us,
 	    .slot_us = order->slot_us,
-	    .ahead = {.on = order->mailbox != NULL},
+	    .ahead = {.on = order->mailbox != NULL && order->kernel == NULL},
+	    .kernel = {.on = order->kernel != NULL},
+	    .step = order->step,
 	    .quota = {-1, -1},
 	    .boot_cpu_us = -1,
 	    .start_cpu_us = -1};
 	struct err e;
 	int rc;
 
-	if ((r.ahead.on ? ahead_begin(&r, &e) : run_boot(&r, &e)) < 0)
+	if ((is_ahead(&r) ? ahead_begin(&r, &e) : run_boot(&r, &e)) < 0)
 		run_end(&r, RUN_END_FAILED, e.msg);
 	do
 		run_loop(&r);
@@ -590,13 +640,14 @@ int supervisor_main(const struct run_order *order)
 	rc = sandbox_done(&r.box, DESTROY_MS, &e);
 	/* Now its session's next step may begin. */
 	r.box_gone = rc == 0;
-	run_report(&r);
+	run_report(&r, KERNEL_WORD_NONE);
 	network_close(&r);
 	if (rc == 0)
 		rc = leaf_destroy(order->leaf, DESTROY_MS, &e);
 	if (rc < 0)
 		log_error("%s", e.msg);
 	job_done(&r.ahead.job);
+	job_done(&r.kernel.job);
 	buf_free(&r.to_guest);
 	buf_free(&r.from_guest);
 	buf_free(&r.to_client);

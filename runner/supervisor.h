@@ -24,7 +24,17 @@ enum run_end {
 
 /* What the runner tells a supervisor, one packet on the control socket. */
 enum run_control {
-	RUN_CONTROL_GONE = 1 /* the session was removed: end */
+	RUN_CONTROL_GONE = 1, /* the session was removed: end */
+	/* to a kernel's supervisor only: */
+	RUN_CONTROL_INTERRUPT, /* the step that runs, if one does */
+	RUN_CONTROL_ADOPT /* it is a session's now: struct kernel_mail */
+};
+
+/* What a kernel's supervisor tells of it. */
+enum kernel_word {
+	KERNEL_WORD_NONE = 0, /* no kernel, or its end */
+	KERNEL_WORD_READY, /* it takes steps */
+	KERNEL_WORD_STEPPED /* a step ended, and the kernel did not */
 };
 
 /* What became of a run's network. */
@@ -48,6 +58,8 @@ struct run_report {
 		->msg)]; /* when failed, or not as warm as it should be */
 	uint32_t network; /* enum run_network */
 	char network_why[sizeof(((struct err *)0)->msg)]; /* when down */
+	uint32_t kernel; /* enum kernel_word */
+	uint32_t timed_out; /* the step, whose kernel goes on */
 };
 
 /*
@@ -61,6 +73,19 @@ struct claim {
 	uint32_t len; /* of the job */
 };
 
+/* A live kernel: an interpreter that runs one step after another. The mailbox has
+ * the steps' jobs, and this at RUN_CONTROL_ADOPT. */
+struct kernel_mail {
+	struct step step; /* where its workspace is by now */
+};
+
+struct kernel_order {
+	struct limits limits; /* for its life; the CPU is the step's */
+	bool waits; /* for a session: the workspace is a spare one */
+	struct blob *allow; /* as in struct job */
+	size_t allow_count;
+};
+
 /* One run. Everything is borrowed for the life of the supervisor process. */
 struct run_order {
 	const struct config *config;
@@ -69,6 +94,7 @@ struct run_order {
 	const uint8_t *mailbox; /* of LIMIT_FRAME bytes, shared with the runner:
 				 * boot ahead and wait for a claim; or NULL */
 	bool preload; /* ahead: with the runtime's modules loaded */
+	const struct kernel_order *kernel; /* NULL: a run */
 	const struct egress_policy *egress; /* NULL: boot without network,
 					     * whatever the job says */
 	const struct step *step; /* of a session; NULL: one-shot */

@@ -76,6 +76,14 @@ void turn_end(struct turns *q, struct turn *t)
 		set_held(t, false);
 }
 
+bool turn_take(struct turn *t)
+{
+	if (!is_free(t))
+		return false;
+	set_held(t, true);
+	return true;
+}
+
 void turn_pass(struct turn *from, struct turn *to)
 {
 	for (unsigned i = 0; i < TURN_THINGS; i++) {

@@ -45,6 +45,9 @@ struct turn *turn_next(struct turns *q);
  * neither. */
 void turn_end(struct turns *q, struct turn *t);
 
+/* Without queueing: true when t, whose things are set, has its turn by that. */
+bool turn_take(struct turn *t);
+
 /* Hands what is held from one to the other, which has none. */
 void turn_pass(struct turn *from, struct turn *to);
 

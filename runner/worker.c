@@ -23,8 +23,9 @@
 #define JANITOR_MS 20000u
 #define JANITOR_MAX_US (2u * JANITOR_MS * 1000u)
 
-/* That one supervisor sends: it waits, it has ended. */
-#define REPORTS_MAX 2
+/* That a supervisor may have sent since we looked: it waits, a step has ended, it
+ * has ended. */
+#define REPORTS_MAX 4
 
 /* A supervisor that was let go has nothing to do but clean up. */
 #define LET_GO_MAX_US 30000000u
@@ -76,6 +77,7 @@ static struct worker *worker_new(enum worker_kind kind, struct leaf *leaf)
 		return NULL;
 	w->source = (struct source){.kind = SOURCE_WORKER, .fd = -1};
 	w->kind = kind;
+	w->is_kernel = kind == WORKER_KERNEL;
 	w->leaf = leaf;
 	return w;
 }
@@ -110,7 +112,16 @@ static void worker_free(struct server *s, struct worker *w)
 	TAILQ_REMOVE(&s->workers, w, link);
 	worker_unwatch(s, w);
 	mailbox_free(w->seat.mailbox);
-	workspaces_step_ends(s, &w->turn);
+	if (w->is_kernel) {
+		workspaces_turn_end(s, &w->turn);
+		workspaces_step_ends(s, &w->mount);
+	} else {
+		workspaces_step_ends(s, &w->turn);
+	}
+	if (w->kernel_slot)
+		s->kernels.used--;
+	if (w->spare[0] != '\0')
+		workspaces_drop_spare(s, w->spare);
 	leaf_free(w->leaf);
 	free(w);
 }
@@ -242,8 +253,8 @@ int worker_probe(struct server *s, const struct runtime *rt, struct err *e)
 	return fork_supervisor(s, &order, WORKER_PROBE, &w, e);
 }
 
-int worker_ahead(struct server *s, struct run_order *order, struct worker **ret,
-    struct err *e)
+static int fork_with_mailbox(struct server *s, struct run_order *order,
+    enum worker_kind kind, struct worker **ret, struct err *e)
 {
 	uint8_t *mailbox = mailbox_new();
 	int rc;
@@ -251,7 +262,7 @@ int worker_ahead(struct server *s, struct run_order *order, struct worker **ret,
 	if (mailbox == NULL)
 		return err_sys(e, errno, "a mailbox");
 	order->mailbox = mailbox;
-	rc = fork_supervisor(s, order, WORKER_AHEAD, ret, e);
+	rc = fork_supervisor(s, order, kind, ret, e);
 	/* For this supervisor and no other, nor for what they start: the job
 	 * of one client will be in it. */
 	if (rc == 0 && madvise(mailbox, LIMIT_FRAME, MADV_DONTFORK) != 0) {
@@ -263,6 +274,23 @@ int worker_ahead(struct server *s, struct run_order *order, struct worker **ret,
 	else
 		(*ret)->seat.mailbox = mailbox;
 	return rc;
+}
+
+int worker_ahead(struct server *s, struct run_order *order, struct worker **ret,
+    struct err *e)
+{
+	return fork_with_mailbox(s, order, WORKER_AHEAD, ret, e);
+}
+
+int worker_kernel(struct server *s, struct run_order *order,
+    struct worker **ret, struct err *e)
+{
+	return fork_with_mailbox(s, order, WORKER_KERNEL, ret, e);
+}
+
+void worker_must_end(struct worker *w)
+{
+	w->deadline_us = clock_us() + LET_GO_MAX_US;
 }
 
 void worker_let_go(struct worker *w)
@@ -342,6 +370,10 @@ void worker_event(struct server *s, struct worker *w)
 	if (n == (ssize_t)sizeof r) {
 		r.why[sizeof r.why - 1] = '\0';
 		r.network_why[sizeof r.network_why - 1] = '\0';
+		if (w->kind == WORKER_KERNEL) {
+			kernels_report(s, w, &r);
+			return;
+		}
 		take_report(s, w, &r);
 		if (r.sandbox_gone)
 			workspaces_step_ends(s, &w->turn);
@@ -394,6 +426,8 @@ static void worker_ended(struct server *s, struct worker *w, int status)
 		count_end(s, w);
 	else if (w->kind == WORKER_PROBE)
 		health_probe_result(s, w->has_report ? &w->report : NULL);
+	else if (w->kind == WORKER_KERNEL)
+		kernels_lost(s, w, w->has_report ? &w->report : NULL);
 	else if (w->kind == WORKER_AHEAD)
 		pool_lost(s, w, w->has_report ? &w->report : NULL);
 	if (!clean && w->kind != WORKER_JANITOR) {

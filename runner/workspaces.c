@@ -217,6 +217,7 @@ static void op_ended(struct server *s, struct ws_child *x, bool done)
 	 * removal meets as it is. */
 	if ((x->op == WS_CREATE && !done) || (x->op == WS_REMOVE && done)) {
 		pool_forget(s, w);
+		kernels_forget(s, w);
 		ws_table_remove(&ws->table, w);
 	}
 	workspaces_turn_end(s, &x->turn);
@@ -444,7 +445,10 @@ static void turn_came(struct server *s, struct client *c)
 			return;
 		}
 	}
-	client_admit(s, c);
+	if (c->job.kernel)
+		kernels_turn(s, c);
+	else
+		client_admit(s, c);
 }
 
 void workspaces_turns(struct server *s, uint64_t now_us)
@@ -491,6 +495,7 @@ static void queue_removal(
 	}
 	worker_end_step(s, w);
 	pool_forget(s, w);
+	kernels_end(s, w);
 	set_things(&c->turn, w, NULL);
 	c->turn.deadline_us = UINT64_MAX;
 	turn_request(&s->workspaces.turns, &c->turn, true);

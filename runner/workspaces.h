@@ -79,6 +79,38 @@ void workspaces_step_begins(
 /* The program, and all that it left running, is gone. */
 void workspaces_step_ends(struct server *s, struct turn *t);
 
+/* ---- ws_kernel.c: for kernels ------------------------------------------------ */
+
+/* Whether there may be one more. */
+int workspaces_room(const struct server *s, struct err *e);
+
+/* The directory of w, unless it is there. */
+int workspaces_make(struct server *s, const struct workspace *w, struct err *e);
+
+/* Removes it, if it is empty; true when it is gone. */
+bool workspaces_unmake(struct server *s, const struct workspace *w);
+
+/* A workspace that is nobody's yet, for a kernel that waits: its directory and
+ * name; removed if it is empty; in the place of w's, which must be empty. */
+int workspaces_spare(
+    struct server *s, char name[WS_NAME_SIZE], struct step *ret, struct err *e);
+void workspaces_drop_spare(struct server *s, const char *name);
+int workspaces_adopt(struct server *s, const char *spare, struct workspace *w,
+    struct step *ret, struct err *e);
+
+/* What a supervisor has to know of these; volume NULL: none. */
+int workspaces_spaces(struct server *s, const struct workspace *session,
+    const struct workspace *volume, struct step *ret, struct err *e);
+
+/* From now on a kernel may write there at any time, until workspaces_step_ends()
+ * of this turn, which nobody has to wait for. */
+void workspaces_mount(struct server *s, struct turn *mount,
+    struct workspace *session, struct workspace *volume);
+
+/* The turn in these, if nobody has it and t has none yet. */
+void workspaces_take_turn(struct server *s, struct turn *t,
+    struct workspace *session, struct workspace *volume);
+
 /* The workspace of a turn's thing; NULL for NULL. */
 struct workspace *workspaces_of(struct turn_thing *t);
 

@@ -135,18 +135,24 @@ int ws_usage_now(struct ws_task *op, struct ws_usage *ret, struct err *e)
 
 int ws_check_storage(const struct ws_task *op, uint64_t bytes, struct err *e)
 {
-	const struct config *c = op->order->config;
+	return ws_storage_room(op->order->config, op->order->root,
+	    &op->order->table->ledger, bytes, e);
+}
+
+int ws_storage_room(const struct config *c, const struct ws_root *root,
+    const struct ws_ledger *ledger, uint64_t bytes, struct err *e)
+{
 	const uint64_t floor = (uint64_t)c->min_free_disk_gb << GIB_SHIFT;
 	const uint64_t ceiling = (uint64_t)c->sessions_disk_max_gb << GIB_SHIFT;
 	struct statvfs fs;
 
-	if (fstatvfs(op->order->root->staging_fd, &fs) != 0)
+	if (fstatvfs(root->staging_fd, &fs) != 0)
 		return err_sys(e, errno, "asking for the free disk space");
 	if (fs.f_bavail * fs.f_frsize < floor + bytes)
 		return err_set(e, ERR_STORAGE_FULL, ENOSPC,
 		    "the server's disk has less than %u GiB free",
 		    c->min_free_disk_gb);
-	if (ws_ledger_total(&op->order->table->ledger) + bytes > ceiling)
+	if (ws_ledger_total(ledger) + bytes > ceiling)
 		return err_set(e, ERR_STORAGE_FULL, ENOSPC,
 		    "all sessions and volumes together have %u GiB, which are "
 		    "in use",

@@ -67,6 +67,8 @@ int ws_lock(const struct ws_task *op, struct err *e);
 void ws_unlock(const struct ws_task *op);
 
 /* Whether the disk and the whole service have room for that much. */
+int ws_storage_room(const struct config *c, const struct ws_root *root,
+    const struct ws_ledger *ledger, uint64_t bytes, struct err *e);
 int ws_check_storage(const struct ws_task *op, uint64_t bytes, struct err *e);
 
 int ws_op_list(struct ws_task *op, int dir_fd, struct err *e);

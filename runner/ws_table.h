@@ -12,6 +12,8 @@
 #include "runner/ws_dir.h"
 #include "runner/ws_ledger.h"
 
+struct kernel;
+
 /* The workspaces that there are, in the runner's memory: read from the disk at the
  * start, right from then on, since nobody else makes or removes any. */
 struct workspace {
@@ -21,6 +23,7 @@ struct workspace {
 	size_t account; /* in the ledger */
 	struct turn_thing turn;
 	unsigned refs; /* operations and turns that point here */
+	struct kernel *kernel; /* of a session; NULL: none */
 	bool gone; /* removed: freed when nothing points here */
 };
 

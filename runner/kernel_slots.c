@@ -1,0 +1,384 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Which kernels are resident. A slot is taken by whoever has a process, from its
+ * fork until nothing is left of it. Who wants one and finds none gets it when one
+ * is free, in the order of coming, or is refused when that takes too long.
+ * Interpreters that wait for a session have no slot until they are a session's.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "lib/cleanup.h"
+#include "lib/clock.h"
+#include "lib/log.h"
+#include "lib/payload.h"
+#include "runner/server_int.h"
+
+/* What is the host's fault is not tried again at once. */
+#define RETRY_US 5000000u
+
+/* To who came when all slots were in use. */
+#define RETRY_AFTER_S 5u
+
+static uint64_t seconds(uint32_t n)
+{
+	return (uint64_t)n * 1000000u;
+}
+
+static const struct runtime *runtime_of(const struct server *s,
+    const char *name, const char *version, struct err *e)
+{
+	return registry_find(
+	    s->registry, name, strlen(name), version, strlen(version), e);
+}
+
+static struct limits limits_of(const struct server *s, const struct runtime *rt)
+{
+	struct limits l = rt->limits;
+
+	l.memory_bytes = (uint64_t)s->config->kernel_mem_mb << 20;
+	return l;
+}
+
+/* ---- interpreters that wait ---------------------------------------------- */
+
+/* Before the first session: what has most to load. */
+static void first_kind(const struct server *s, struct kernel_kind *ret)
+{
+	const struct runtime *found = NULL;
+
+	for (size_t i = 0; i < s->registry->count; i++) {
+		const struct runtime *rt = &s->registry->runtimes[i];
+
+		if (rt->available && rt->kernel &&
+		    (found == NULL ||
+			(found->preload[0] == NULL && rt->preload[0] != NULL)))
+			found = rt;
+	}
+	*ret = (struct kernel_kind){.network = s->config->allow_network};
+	if (found == NULL)
+		return;
+	(void)snprintf(ret->runtime, sizeof ret->runtime, "%s", found->name);
+	(void)snprintf(ret->version, sizeof ret->version, "%s", found->version);
+}
+
+static bool same_kind(const struct kernel_kind *a, const struct kernel_kind *b)
+{
+	return strcmp(a->runtime, b->runtime) == 0 &&
+	       strcmp(a->version, b->version) == 0 && a->network == b->network;
+}
+
+static struct kernel_kind kind_of(
+    const struct server *s, const struct kernel *k)
+{
+	struct kernel_kind kind = {
+	    .network = k->network && s->config->allow_network};
+
+	(void)snprintf(kind.runtime, sizeof kind.runtime, "%s", k->runtime);
+	(void)snprintf(kind.version, sizeof kind.version, "%s", k->version);
+	return kind;
+}
+
+static bool is_spare(const struct worker *w)
+{
+	return w->kind == WORKER_KERNEL && w->kernel == NULL &&
+	       w->spare[0] != '\0' && !w->kernel_dropped;
+}
+
+static void drop_spare(struct worker *w)
+{
+	const uint32_t gone = RUN_CONTROL_GONE;
+
+	w->kernel_dropped = true;
+	w->seat.waits = false;
+	(void)send(
+	    w->source.fd, &gone, sizeof gone, MSG_NOSIGNAL | MSG_DONTWAIT);
+	worker_must_end(w);
+}
+
+void kernels_drop_waiting(struct server *s)
+{
+	struct worker *w;
+
+	TAILQ_FOREACH (w, &s->workers, link)
+		if (is_spare(w))
+			drop_spare(w);
+	s->kernels.kind.runtime[0] = '\0';
+	s->kernels.retry_us = 0;
+}
+
+void kernels_waiting_lost(
+    struct server *s, struct worker *w, const struct run_report *r)
+{
+	log_warn("a kernel that waited for a session is lost: %s",
+	    r != NULL && r->why[0] != '\0' ? r->why : "it was killed");
+	w->seat.waits = false;
+	s->kernels.retry_us = clock_us() + RETRY_US;
+}
+
+static int boot_spare(struct server *s, struct err *e)
+{
+	const struct kernel_kind *kind = &s->kernels.kind;
+	const struct runtime *rt =
+	    runtime_of(s, kind->runtime, kind->version, e);
+	struct kernel_order kernel = {.waits = true};
+	struct step step = {0};
+	struct run_order order = {.config = s->config,
+	    .runtime = rt,
+	    .kernel = &kernel,
+	    .egress = kind->network ? s->egress : NULL,
+	    .step = &step,
+	    .client_fd = -1};
+	char name[WS_NAME_SIZE];
+	struct worker *w;
+	int rc;
+
+	if (rt == NULL)
+		return -ENOENT;
+	kernel.limits = limits_of(s, rt);
+	if ((rc = workspaces_spare(s, name, &step, e)) < 0 ||
+	    (rc = worker_kernel(s, &order, &w, e)) < 0)
+		return rc;
+	(void)snprintf(w->spare, sizeof w->spare, "%s", name);
+	w->spare_kind = *kind;
+	w->memory_bytes = worker_memory(s, &kernel.limits);
+	return 0;
+}
+
+/* One at a time, and only when nobody needs the processor for a run. */
+static void keep_waiting(struct server *s, uint64_t now_us)
+{
+	struct kernels *ks = &s->kernels;
+	struct worker *w;
+	uint32_t have = 0;
+	struct err e;
+
+	if (ks->kind.runtime[0] == '\0')
+		first_kind(s, &ks->kind);
+	TAILQ_FOREACH (w, &s->workers, link) {
+		if (!is_spare(w))
+			continue;
+		if (!same_kind(&w->spare_kind, &ks->kind))
+			drop_spare(w);
+		else if (!w->seat.waits)
+			return; /* it boots */
+		else
+			have++;
+	}
+	if (!s->config->warm || have >= s->config->kernel_warm ||
+	    ks->kind.runtime[0] == '\0' || s->config->kernel_slots == 0 ||
+	    !s->workspaces.usable || s->health != HEALTH_GOOD ||
+	    now_us < ks->retry_us || s->admit.running > 0 ||
+	    s->admit.queued > 0 || health_check(s, &e) < 0 || !pool_has_room(s))
+		return;
+	if (boot_spare(s, &e) < 0) {
+		log_warn("no kernel waits: %s", e.msg);
+		ks->retry_us = now_us + RETRY_US;
+	}
+}
+
+static struct worker *find_spare(
+    const struct server *s, const struct kernel_kind *kind)
+{
+	struct worker *w;
+
+	TAILQ_FOREACH (w, &s->workers, link)
+		if (is_spare(w) && w->seat.waits &&
+		    same_kind(&w->spare_kind, kind))
+			return w;
+	return NULL;
+}
+
+/* ---- into a slot --------------------------------------------------------- */
+
+static void take_worker(struct server *s, struct kernel *k, struct worker *w)
+{
+	k->worker = w;
+	w->kernel = k;
+	w->kernel_slot = true;
+	s->kernels.used++;
+	workspaces_mount(s, &w->mount, k->workspace, k->volume);
+}
+
+/* An interpreter that waits becomes k's: its spare workspace is put in the place
+ * of the session's, which is empty. */
+static bool adopt(struct server *s, struct kernel *k)
+{
+	const struct kernel_kind kind = kind_of(s, k);
+	const uint32_t word = RUN_CONTROL_ADOPT;
+	struct kernel_mail *mail;
+	struct worker *w = find_spare(s, &kind);
+	struct err e;
+
+	if (w == NULL || k->volume != NULL || k->allow.len > 4)
+		return false;
+	mail = (struct kernel_mail *)(void *)w->seat.mailbox;
+	if (workspaces_adopt(s, w->spare, k->workspace, &mail->step, &e) < 0) {
+		log_info("a waiting kernel is not used: %s", e.msg);
+		return false;
+	}
+	if (send(w->source.fd, &word, sizeof word,
+		MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)sizeof word)
+		return false; /* just dying; the workspace stays k's */
+	w->spare[0] = '\0';
+	w->seat.waits = false;
+	take_worker(s, k, w);
+	s->kernels.status.created_total++;
+	kernels_resident(s, k, &w->report);
+	return true;
+}
+
+static int boot(struct server *s, struct kernel *k, struct err *e)
+{
+	const struct runtime *rt = runtime_of(s, k->runtime, k->version, e);
+	struct kernel_order kernel = {0};
+	cleanup_free struct blob *allow = NULL;
+	struct reader names = {k->allow.data, k->allow.len, false};
+	struct step step = {0};
+	struct run_order order = {.config = s->config,
+	    .runtime = rt,
+	    .kernel = &kernel,
+	    .egress = k->network ? s->egress : NULL,
+	    .step = &step,
+	    .client_fd = -1};
+	struct worker *w;
+	int rc;
+
+	if (rt == NULL)
+		return -ENOENT;
+	kernel.limits = limits_of(s, rt);
+	if ((rc = get_strings(&names, LIMIT_ALLOW, "allow", &allow,
+		 &kernel.allow_count, e)) < 0 ||
+	    (rc = workspaces_spaces(s, k->workspace, k->volume, &step, e)) < 0)
+		return rc;
+	kernel.allow = allow;
+	if ((rc = worker_kernel(s, &order, &w, e)) < 0)
+		return rc;
+	w->memory_bytes = worker_memory(s, &kernel.limits);
+	take_worker(s, k, w);
+	s->kernels.status.created_total++;
+	return 0;
+}
+
+static void start(struct server *s, struct kernel *k)
+{
+	struct err e;
+
+	k->wants_slot = false;
+	s->kernels.kind = kind_of(s, k);
+	if (k->state == KERNEL_STARTING && adopt(s, k))
+		return;
+	if (boot(s, k, &e) == 0)
+		return;
+	log_error("the kernel of session %s: %s", k->workspace->id, e.msg);
+	kernel_fail_waiting(s, k, e.kind, 0, e.msg);
+	if (k->state == KERNEL_STARTING)
+		kernel_undo(s, k);
+}
+
+void kernel_want(struct server *s, struct kernel *k)
+{
+	if (!k->wants_slot) {
+		k->wants_slot = true;
+		k->wanted_us = clock_us();
+	}
+	kernels_tick(s, clock_us());
+}
+
+static uint64_t refuse_at_us(const struct server *s, const struct kernel *k)
+{
+	return k->wanted_us + (uint64_t)s->config->acquire_wait_ms * 1000;
+}
+
+static struct kernel *next_wanting(const struct server *s)
+{
+	struct kernel *k, *first = NULL;
+
+	TAILQ_FOREACH (k, &s->kernels.list, link)
+		if (k->wants_slot &&
+		    (first == NULL || k->wanted_us < first->wanted_us))
+			first = k;
+	return first;
+}
+
+static void serve_wanting(struct server *s, uint64_t now_us)
+{
+	struct kernel *k;
+
+	while ((k = next_wanting(s)) != NULL) {
+		if (s->kernels.used < s->config->kernel_slots) {
+			start(s, k);
+			continue;
+		}
+		if (now_us < refuse_at_us(s, k))
+			return;
+		k->wants_slot = false;
+		kernel_fail_waiting(s, k, ERR_TOO_MANY_KERNELS, RETRY_AFTER_S,
+		    "all kernel slots are in use");
+		if (k->state == KERNEL_STARTING)
+			kernel_undo(s, k);
+	}
+}
+
+/* ---- the end of a life --------------------------------------------------- */
+
+static uint64_t end_at_us(const struct server *s, const struct kernel *k)
+{
+	const uint64_t idle = k->used_us + seconds(s->config->kernel_idle_sec);
+	const uint64_t life = k->resident_us +
+			      seconds(s->config->kernel_max_life_sec) -
+			      k->life_us;
+
+	return idle < life ? idle : life;
+}
+
+static bool may_end(const struct kernel *k)
+{
+	return k->state == KERNEL_RESIDENT && !k->ending &&
+	       !k->workspace->turn.held;
+}
+
+static void end_old(struct server *s, uint64_t now_us)
+{
+	struct kernel *k = NULL;
+
+	TAILQ_FOREACH (k, &s->kernels.list, link) {
+		char why[128];
+		const uint32_t idle_s = s->config->kernel_idle_sec;
+		const bool idle = now_us >= k->used_us + seconds(idle_s);
+
+		if (!may_end(k) || now_us < end_at_us(s, k))
+			continue;
+		(void)snprintf(why, sizeof why,
+		    idle ? "it was idle for %u seconds"
+			 : "it has lived for %u seconds",
+		    idle ? idle_s : s->config->kernel_max_life_sec);
+		kernel_stop(
+		    s, k, idle ? KERNEL_DEATH_IDLE : KERNEL_DEATH_LIFE, why);
+	}
+}
+
+void kernels_tick(struct server *s, uint64_t now_us)
+{
+	if (s->draining)
+		return;
+	end_old(s, now_us);
+	serve_wanting(s, now_us);
+	keep_waiting(s, now_us);
+}
+
+uint64_t kernels_due_us(const struct server *s)
+{
+	uint64_t first = UINT64_MAX;
+	const struct kernel *k;
+
+	TAILQ_FOREACH (k, &s->kernels.list, link) {
+		if (may_end(k) && end_at_us(s, k) < first)
+			first = end_at_us(s, k);
+		if (k->wants_slot && refuse_at_us(s, k) < first)
+			first = refuse_at_us(s, k);
+	}
+	return first;
+}

@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Steps on their way to a kernel's supervisor, and what it tells. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "lib/clock.h"
+#include "lib/log.h"
+#include "runner/server_int.h"
+
+/* A step that was interrupted may take 2 s to end, its answer 10 s to be read. */
+#define STEP_LATE_US 30000000u
+
+/* ---- to the kernel ------------------------------------------------------- */
+
+static void fail_dead(
+    struct server *s, struct client *c, const struct kernel *k)
+{
+	client_fail(s, c, ERR_KERNEL_DEAD, 0,
+	    k != NULL ? k->reason
+		      : "it was resident when the service was restarted");
+}
+
+void kernels_turn(struct server *s, struct client *c)
+{
+	struct workspace *w = workspaces_of(c->turn.things[0]);
+	struct kernel *k = w->kernel;
+
+	if (k == NULL || k->state == KERNEL_DEAD || k->ending) {
+		fail_dead(s, c, k);
+		return;
+	}
+	if (k->state == KERNEL_RESIDENT) {
+		client_admit(s, c);
+		return;
+	}
+	c->kernel = k;
+	c->kernel_wait = KERNEL_WAIT_STEP;
+	if (k->worker == NULL)
+		kernel_want(s, k);
+}
+
+int kernels_claim(
+    struct server *s, struct client *c, uint64_t queue_us, struct err *e)
+{
+	struct workspace *space = workspaces_of(c->turn.things[0]);
+	struct kernel *k = space->kernel;
+	struct worker *w = k != NULL ? k->worker : NULL;
+	int rc;
+
+	if (w == NULL || k->state != KERNEL_RESIDENT || k->ending)
+		return err_set(e, ERR_KERNEL_DEAD, ESRCH, "%s",
+		    k != NULL && k->reason[0] != '\0' ? k->reason
+						      : "it has just ended");
+	(void)s;
+	rc = pool_hand_over(w, c, queue_us);
+	if (rc < 0)
+		return err_set(e, ERR_KERNEL_DEAD, -rc, "it has just ended");
+	turn_pass(&c->turn, &w->turn);
+	w->holds_slot = true;
+	w->deadline_us = clock_us() +
+			 (uint64_t)c->job.limits.wall_time_ms * 1000 +
+			 STEP_LATE_US;
+	return 0;
+}
+
+/* ---- its end ------------------------------------------------------------- */
+
+static enum kernel_death death_of(const struct run_report *r)
+{
+	if (r == NULL)
+		return KERNEL_DEATH_FAILED;
+	switch ((enum run_end)r->end) {
+	case RUN_END_EXIT:
+		return KERNEL_DEATH_EXIT;
+	case RUN_END_TIMEOUT:
+		return KERNEL_DEATH_TIMEOUT;
+	case RUN_END_OOM:
+		return KERNEL_DEATH_OOM;
+	case RUN_END_NONE:
+	case RUN_END_GONE:
+	case RUN_END_FAILED:
+	case RUN_END_REFUSED:
+		break;
+	}
+	return KERNEL_DEATH_FAILED;
+}
+
+static void kernel_died(
+    struct server *s, struct kernel *k, const struct run_report *r)
+{
+	const bool starting = k->state == KERNEL_STARTING;
+
+	if (!k->ending) {
+		k->death = death_of(r);
+		(void)snprintf(k->reason, sizeof k->reason, "%s",
+		    r != NULL && r->why[0] != '\0' ? r->why : "it was killed");
+	}
+	k->state = KERNEL_DEAD;
+	k->worker = NULL;
+	k->online = false;
+	s->kernels.status.deaths_total[k->death]++;
+	log_info("the kernel of session %s is dead: %s", k->workspace->id,
+	    k->reason);
+	kernel_fail_waiting(s, k,
+	    starting ? ERR_SANDBOX_FAILED : ERR_KERNEL_DEAD, 0, k->reason);
+	if (starting)
+		kernel_undo(s, k);
+}
+
+/* ---- from its supervisor ------------------------------------------------- */
+
+static void note_network(
+    struct server *s, struct kernel *k, const struct run_report *r)
+{
+	k->online = r->network == RUN_NETWORK_UP;
+	(void)snprintf(k->network_reason, sizeof k->network_reason, "%s",
+	    !k->network			? ""
+	    : r->network_why[0] != '\0' ? r->network_why
+	    : s->config->allow_network
+		? ""
+		: "the service lets nobody have a network");
+}
+
+static void kernel_ready(
+    struct server *s, struct worker *w, const struct run_report *r)
+{
+	struct kernel *k = w->kernel;
+
+	w->deadline_us = UINT64_MAX;
+	w->seat.bytes = r->memory_bytes > 0 ? (uint64_t)r->memory_bytes : 0;
+	if (k == NULL) {
+		w->report = *r; /* of its boot, for who gets it */
+		w->seat.waits = !w->kernel_dropped;
+		w->seat.since_us = clock_us();
+		return;
+	}
+	kernels_resident(s, k, r);
+}
+
+void kernels_resident(
+    struct server *s, struct kernel *k, const struct run_report *r)
+{
+	k->state = KERNEL_RESIDENT;
+	k->used_us = k->resident_us = clock_us();
+	k->memory_bytes = r->memory_bytes;
+	note_network(s, k, r);
+	kernel_serve_waiting(s, k);
+}
+
+static void kernel_stepped(
+    struct server *s, struct worker *w, const struct run_report *r)
+{
+	struct kernel *k = w->kernel;
+
+	s->kernels.status.steps_total++;
+	histogram_add(&s->status.phases[STATUS_RUN], r->run_us);
+	if (w->holds_slot)
+		admit_release(&s->admit);
+	w->holds_slot = false;
+	if (k != NULL) {
+		k->steps++;
+		k->used_us = clock_us();
+		k->memory_bytes = r->memory_bytes;
+		note_network(s, k, r);
+		if (k->ending) /* its turn is its end's */
+			return;
+	}
+	w->deadline_us = UINT64_MAX;
+	workspaces_turn_end(s, &w->turn);
+}
+
+/* Before its turn is over: nobody is to get one in a kernel that is gone. */
+static void kernel_ended(
+    struct server *s, struct worker *w, const struct run_report *r)
+{
+	w->report = *r;
+	w->has_report = true;
+	if (w->kernel != NULL)
+		kernel_died(s, w->kernel, r);
+	w->kernel = NULL;
+}
+
+void kernels_report(
+    struct server *s, struct worker *w, const struct run_report *r)
+{
+	switch ((enum kernel_word)r->kernel) {
+	case KERNEL_WORD_READY:
+		kernel_ready(s, w, r);
+		break;
+	case KERNEL_WORD_STEPPED:
+		kernel_stepped(s, w, r);
+		break;
+	case KERNEL_WORD_NONE:
+		kernel_ended(s, w, r);
+		break;
+	}
+	if (r->sandbox_gone) {
+		workspaces_step_ends(s, &w->mount);
+		workspaces_turn_end(s, &w->turn);
+	}
+}
+
+void kernels_lost(
+    struct server *s, struct worker *w, const struct run_report *r)
+{
+	if (w->kernel != NULL)
+		kernel_died(s, w->kernel, r);
+	else if (w->spare[0] != '\0' && !w->kernel_dropped)
+		kernels_waiting_lost(s, w, r);
+	w->kernel = NULL;
+	if (death_of(r) == KERNEL_DEATH_FAILED && !s->draining &&
+	    !w->kernel_dropped)
+		health_doubt(s);
+}
