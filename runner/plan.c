@@ -83,8 +83,8 @@ static int put_argv(char *const *argv, const char *prefix, struct blob source,
 
 /* Of a kernel: what pip installs stays in the session. */
 static const char *const kernel_env[] = {
-    "PATH=/workspace/.local/bin:"
-    "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    ("PATH=/workspace/.local/bin:"
+     "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"),
     "HOME=/workspace",
     "PYTHONUSERBASE=/workspace/.local",
     "MPLCONFIGDIR=/tmp/matplotlib",

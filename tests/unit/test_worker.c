@@ -146,6 +146,34 @@ void workspaces_step_ends(struct server *s, struct turn *t)
 	assert_null(t->things[0]);
 }
 
+void workspaces_turn_end(struct server *s, struct turn *t)
+{
+	(void)s;
+	(void)t;
+}
+
+void workspaces_drop_spare(struct server *s, const char *name)
+{
+	(void)s;
+	(void)name;
+}
+
+void kernels_report(
+    struct server *s, struct worker *w, const struct run_report *r)
+{
+	(void)s;
+	(void)w;
+	(void)r;
+}
+
+void kernels_lost(
+    struct server *s, struct worker *w, const struct run_report *r)
+{
+	(void)s;
+	(void)w;
+	(void)r;
+}
+
 bool workspaces_reaped(struct server *s, pid_t pid, int status)
 {
 	(void)s;
