@@ -164,7 +164,7 @@ int checkpoint_stamp_now(struct stamp_cache *cache,
     const struct sandbox_spec *spec, struct checkpoint_stamp *ret,
     struct err *e)
 {
-	struct checkpoint_stamp s;
+	struct checkpoint_stamp s = {0};
 	int rc;
 
 	if ((rc = file_part(

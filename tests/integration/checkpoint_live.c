@@ -48,7 +48,6 @@ struct live {
 	struct sandbox box;
 	struct checkpoint_save save;
 	int copy_from, copy_to;
-	struct buf to_guest;
 };
 
 static struct err e;
