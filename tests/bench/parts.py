@@ -325,15 +325,10 @@ def sessions(bench):
                 "`print(1)` through Caddy, step and one-shot run in turns, each "
                 "when all is at rest again.")
     rows = []
-    for site, kind, what in ((bench.cold, "cold", "filesystem"),
-                             (bench.warm, "warm", "filesystem"),
-                             (bench.warm, "warm", "kernel")):
-        name = "%s, %s" % ("kernel" if what == "kernel" else "step", kind)
+    for site, kind in ((bench.cold, "cold"), (bench.warm, "warm")):
+        name = "step, " + kind
         created = site.service.client().post(
-            "/v1/sessions", {"runtime": LANGUAGE, "type": what})
-        if created.status == 400 and what == "kernel":
-            part.skip("kernel: no runtime has one in this version")
-            continue
+            "/v1/sessions", {"runtime": LANGUAGE})
         if created.status != 201:
             sys.exit("bench: a session: %r" % created)
         if kind == "warm" and not site.prime(PRINT, PRINTED):
