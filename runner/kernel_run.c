@@ -74,7 +74,7 @@ static void adopt(struct run *r)
 	struct kernel_mail mail;
 	struct err e;
 
-	memcpy(&mail, r->order->mailbox, sizeof mail);
+	memcpy(&mail, r->order->mailbox + MAILBOX_MAIL, sizeof mail);
 	r->kernel.step = mail.step;
 	r->step = &r->kernel.step;
 	if (r->quota.pid < 0 && run_watch_quota(r, false, &e) < 0)

@@ -35,7 +35,7 @@ struct image_stamp {
 /* What a worker has of the pool. */
 struct seat {
 	struct demand_entry *entry; /* NULL: none */
-	uint8_t *mailbox; /* LIMIT_FRAME bytes shared with the supervisor */
+	uint8_t *mailbox; /* MAILBOX_SIZE bytes shared with the supervisor */
 	bool waits; /* booted */
 	uint64_t since_us; /* when its boot began, then when that ended */
 	uint64_t bytes; /* that it takes while it waits */

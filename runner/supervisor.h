@@ -74,10 +74,14 @@ struct claim {
 };
 
 /* A live kernel: an interpreter that runs one step after another. The mailbox has
- * the steps' jobs, and this at RUN_CONTROL_ADOPT. */
+ * the steps' jobs, and this, for RUN_CONTROL_ADOPT, behind: the first step may be
+ * there before that word has been read. */
 struct kernel_mail {
 	struct step step; /* where its workspace is by now */
 };
+
+#define MAILBOX_MAIL LIMIT_FRAME
+#define MAILBOX_SIZE (MAILBOX_MAIL + sizeof(struct kernel_mail))
 
 struct kernel_order {
 	struct limits limits; /* for its life; the CPU is the step's */
@@ -91,7 +95,8 @@ struct run_order {
 	const struct config *config;
 	const struct runtime *runtime;
 	const struct job *job; /* NULL: boot ahead, or only boot, as a probe */
-	const uint8_t *mailbox; /* of LIMIT_FRAME bytes, shared with the runner:
+	const uint8_t
+	    *mailbox; /* of MAILBOX_SIZE bytes, shared with the runner:
 				 * boot ahead and wait for a claim; or NULL */
 	bool preload; /* ahead: with the runtime's modules loaded */
 	const struct kernel_order *kernel; /* NULL: a run */

@@ -84,7 +84,7 @@ static struct worker *worker_new(enum worker_kind kind, struct leaf *leaf)
 
 static uint8_t *mailbox_new(void)
 {
-	void *p = mmap(NULL, LIMIT_FRAME, PROT_READ | PROT_WRITE,
+	void *p = mmap(NULL, MAILBOX_SIZE, PROT_READ | PROT_WRITE,
 	    MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
 	return p != MAP_FAILED ? p : NULL;
@@ -93,7 +93,7 @@ static uint8_t *mailbox_new(void)
 static void mailbox_free(uint8_t *mailbox)
 {
 	if (mailbox != NULL)
-		(void)munmap(mailbox, LIMIT_FRAME);
+		(void)munmap(mailbox, MAILBOX_SIZE);
 }
 
 /* Taken out of the epoll set by name: a child that was just forked may still
@@ -265,7 +265,7 @@ static int fork_with_mailbox(struct server *s, struct run_order *order,
 	rc = fork_supervisor(s, order, kind, ret, e);
 	/* For this supervisor and no other, nor for what they start: the job
 	 * of one client will be in it. */
-	if (rc == 0 && madvise(mailbox, LIMIT_FRAME, MADV_DONTFORK) != 0) {
+	if (rc == 0 && madvise(mailbox, MAILBOX_SIZE, MADV_DONTFORK) != 0) {
 		rc = err_sys(e, errno, "MADV_DONTFORK");
 		worker_let_go(*ret);
 	}
