@@ -234,20 +234,21 @@ static int await_copy(pid_t pid, uint64_t deadline_us, struct err *e)
 	struct pollfd p = {fd, POLLIN, 0};
 	struct timespec wait = clock_left(deadline_us);
 	int status = 0;
-	bool late;
+	bool late, known;
 
 	while (fd >= 0 && ppoll(&p, 1, &wait, NULL) < 0 && errno == EINTR)
 		wait = clock_left(deadline_us);
 	late = p.revents == 0;
 	if (late)
 		(void)kill(pid, SIGKILL);
-	(void)waitpid(pid, &status, 0);
+	known = waitpid(pid, &status, 0) == pid;
 	if (late)
 		return err_set(e, ERR_INTERNAL, EBUSY,
 		    "the workspace takes too long to copy");
-	return status == 0 ? 0
-			   : err_set(e, ERR_INTERNAL, EIO,
-				 "the copy of the workspace broke off");
+	return known && status == 0
+		   ? 0
+		   : err_set(e, ERR_INTERNAL, EIO,
+			 "the copy of the workspace broke off");
 }
 
 /* In a process of its own: it leaves our user namespace for good. */

@@ -62,7 +62,7 @@ static int helper_end(struct helper *h, uint64_t deadline_us)
 {
 	struct pollfd p = {h->pidfd, POLLIN, 0};
 	struct timespec wait = clock_left(deadline_us);
-	bool late;
+	bool late, known;
 	int status = 0;
 
 	while (ppoll(&p, 1, &wait, NULL) < 0 && errno == EINTR)
@@ -73,11 +73,11 @@ static int helper_end(struct helper *h, uint64_t deadline_us)
 		    SYS_pidfd_send_signal, h->pidfd, SIGKILL, NULL, 0);
 		(void)poll(&p, 1, (int)REAP_MS);
 	}
-	(void)waitpid(h->pid, &status, WNOHANG);
+	known = waitpid(h->pid, &status, WNOHANG) == h->pid;
 	(void)close(h->pidfd);
 	if (late)
 		return -ETIMEDOUT;
-	return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
+	return known && WIFEXITED(status) ? WEXITSTATUS(status) : 128;
 }
 
 /* ---- a mount in no tree -------------------------------------------------- */
