@@ -248,11 +248,12 @@ int rclient_status(const char *path, unsigned timeout_ms,
 {
 	cleanup_buf struct buf frame = {0};
 	struct rclient c;
-	int r = rclient_open(&c, path, timeout_ms, e);
+	int r;
 
+	proto_put_frame(&frame, PROTO_STATUS, NULL, 0);
+	r = rclient_open(&c, path, timeout_ms, e);
 	if (r < 0)
 		return r;
-	proto_put_frame(&frame, PROTO_STATUS, NULL, 0);
 	r = rclient_send(&c, &frame, e);
 	if (r >= 0)
 		r = read_status(&c, timeout_ms, ret, e);

@@ -212,13 +212,14 @@ static int ask(struct run *r, struct err *e)
 	size_t begun;
 	int rc;
 
+	/* First, so that it is there when the runner has the connection. */
+	begun = proto_begin(&frame, PROTO_RUN);
+	job_encode(r->job, &frame);
+	proto_end(&frame, begun);
 	rc = rclient_open(
 	    &r->runner, config->runner_socket, CONNECT_TIMEOUT_MS, e);
 	if (rc < 0)
 		return rc;
-	begun = proto_begin(&frame, PROTO_RUN);
-	job_encode(r->job, &frame);
-	proto_end(&frame, begun);
 	r->deadline_ms = clock_ms() + config->acquire_wait_ms +
 			 config->boot_timeout_ms + MARGIN_MS;
 	if (r->job->session.len > 0) /* a step waits for its turn, too */

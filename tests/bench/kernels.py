@@ -77,11 +77,11 @@ def steps(site, took):
     _, kernel = create(site)
     for i in range(ROUNDS + 5):
         answer, = must(site.healthz(), "/healthz")
-        text, = must(load(port, "/llms.txt"), "/llms.txt")
+        text, = must(load(port, "/runtimes"), "/runtimes")
         times = (answer.took, text.took, kernel.step(EMPTY),
                  kernel.step(PRINT, subjects.PRINTED))
         if i >= 5:
-            for name, ms in zip(("/healthz", "/llms.txt", "an empty step",
+            for name, ms in zip(("/healthz", "/runtimes", "an empty step",
                                  "`print(1)`"), times):
                 took[name].append(ms)
     kernel.end()
@@ -115,7 +115,7 @@ def forked(site, took):
 def kernel(bench):
     """Steps of a live kernel."""
     took = {name: [] for name in (
-        "/healthz", "/llms.txt", "an empty step", "`print(1)`",
+        "/healthz", "/runtimes", "an empty step", "`print(1)`",
         "a new session, interpreter waiting",
         "a step that changes places with another kernel",
         "a fork of a kernel with pandas")}
@@ -130,7 +130,7 @@ def kernel(bench):
     part = Part("Live kernels",
                 "Python, through Caddy, one request after the other; steps, "
                 "`/healthz` (which asks the runner for its kernels) and "
-                "`/llms.txt` (which asks nobody) in turns.")
+                "`/runtimes` (which asks nobody) in turns.")
     site = subjects.Site(False, only=LANGUAGE, kernel_warm=0, kernel_slots=1)
     try:
         site.start()
