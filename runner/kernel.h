@@ -11,6 +11,7 @@
 #include "lib/limits.h"
 #include "lib/registry.h"
 #include "lib/status.h"
+#include "runner/checkpoint.h"
 #include "runner/ws_table.h"
 
 struct client;
@@ -44,6 +45,13 @@ struct kernel {
 	int64_t memory_bytes;
 	uint64_t checkpoint_bytes;
 	bool online;
+	bool restoring; /* the worker does that first */
+	unsigned restore_failures; /* in a row */
+	bool saving; /* on its way to the disk, or its copy is */
+	uint64_t saving_us; /* since when */
+	bool evicted; /* because its slot is needed */
+	uint64_t pinned_until_us; /* it could not be saved: no try before */
+	struct kernel *copy; /* the fork that is being made; or NULL */
 	bool ending; /* its worker was told so: */
 	enum kernel_death death; /* and why */
 	char reason[256]; /* of being dead, or of staying resident */
@@ -63,6 +71,9 @@ struct kernels {
 	struct kernel_list list;
 	uint32_t used; /* slots */
 	struct kernel_kind kind; /* of the last that was made */
+	bool on_disk; /* they can be put there: */
+	struct checkpoints checkpoints;
+	struct stamp_cache stamps;
 	uint64_t retry_us; /* no boot of one that waits before */
 	struct kernel_status status; /* counters */
 };
@@ -71,10 +82,14 @@ struct kernels {
 enum kernel_wait {
 	KERNEL_WAIT_NONE = 0,
 	KERNEL_WAIT_INFO, /* its kernel takes steps */
-	KERNEL_WAIT_STEP /* likewise, to give it one */
+	KERNEL_WAIT_STEP, /* likewise, to give it one */
+	KERNEL_WAIT_FORK, /* likewise, to have it copied */
+	KERNEL_WAIT_COPY /* its copy is made */
 };
 
 void kernels_close(struct server *s);
+struct kernel *kernel_new(struct server *s, struct workspace *w);
+void kernel_free(struct server *s, struct kernel *k);
 
 /* ---- kernels.c: requests, and what workspaces tell ------------------------- */
 
@@ -101,6 +116,12 @@ void kernel_undo(struct server *s, struct kernel *k);
 void kernel_stop(struct server *s, struct kernel *k, enum kernel_death death,
     const char *why);
 
+/* What there is to know of k. */
+void kernel_answer(struct server *s, struct client *c, const struct kernel *k);
+
+/* Whether anybody waits for it. */
+bool kernel_is_wanted(const struct server *s, const struct kernel *k);
+
 /* It takes steps: for all who wait for that. */
 void kernel_serve_waiting(struct server *s, struct kernel *k);
 /* It never will: likewise. */
@@ -126,6 +147,36 @@ void kernels_lost(
 /* k takes steps now, r says so. */
 void kernels_resident(
     struct server *s, struct kernel *k, const struct run_report *r);
+
+/* ---- kernel_disk.c ------------------------------------------------------------ */
+
+/* At the start: those on disk. */
+void kernels_open(struct server *s);
+
+/* Whether it could go to the disk; tells it to: false when it is just dying. */
+bool kernel_may_save(const struct server *s, const struct kernel *k);
+bool kernel_hibernate(struct server *s, struct kernel *k);
+
+/* What came of it. */
+void kernel_hibernated(
+    struct server *s, struct kernel *k, const struct run_report *r);
+void kernel_stays(
+    struct server *s, struct kernel *k, const struct run_report *r);
+void kernel_not_restored(
+    struct server *s, struct kernel *k, const struct run_report *r);
+
+/* Its process was killed, but its checkpoint is there: no step has begun since. */
+bool kernel_is_on_disk(const struct server *s, const struct kernel *k);
+void kernel_fell_back(struct server *s, struct kernel *k);
+
+/* It is dead: no later life of the runner is to find it. */
+void kernel_remove_checkpoint(struct server *s, const struct kernel *k);
+
+/* A copy of k, which is resident and idle, for c. */
+void kernel_fork(struct server *s, struct client *c, struct kernel *k);
+void kernel_fork_ends(
+    struct server *s, struct kernel *k, const struct run_report *r);
+void kernel_undo_fork(struct server *s, struct kernel *k);
 
 /* ---- kernel_slots.c: who is resident ---------------------------------------- */
 

@@ -45,7 +45,7 @@ void kernel_booted(struct run *r)
 	guest_write(r);
 }
 
-static void go_idle(struct run *r)
+void kernel_go_idle(struct run *r)
 {
 	r->phase = PHASE_IDLE;
 	r->deadline_us = UINT64_MAX;
@@ -64,18 +64,19 @@ static void kernel_ready(struct run *r)
 	}
 	/* It had a low share while nobody waited for it. */
 	(void)leaf_set_weight(r->order->leaf, LEAF_WEIGHT_NORMAL, &e);
-	go_idle(r);
+	kernel_go_idle(r);
 	run_report(r, KERNEL_WORD_READY);
 }
 
 /* Its spare workspace has become a session's. */
 static void adopt(struct run *r)
 {
-	struct kernel_mail mail;
+	const struct kernel_mail *mail = kernel_mail_of(r);
 	struct err e;
 
-	memcpy(&mail, r->order->mailbox + MAILBOX_MAIL, sizeof mail);
-	r->kernel.step = mail.step;
+	r->kernel.step = mail->step;
+	(void)snprintf(
+	    r->kernel.id, sizeof r->kernel.id, "%.*s", LIMIT_ID, mail->id);
 	r->step = &r->kernel.step;
 	if (r->quota.pid < 0 && run_watch_quota(r, false, &e) < 0)
 		run_end(r, RUN_END_FAILED, e.msg);
@@ -131,7 +132,7 @@ static void take_step(struct run *r, const struct claim *c, int fd)
 		return;
 	}
 	r->job = &r->kernel.job;
-	if (network_settle(r, &e) < 0 ||
+	if (network_settle(r, &e) < 0 || kernel_forget_checkpoint(r, &e) < 0 ||
 	    run_limit_cpu(r, &r->job->limits, &e) < 0 ||
 	    plan_guest_step(r->job, r->kernel.number, &r->to_guest, &e) < 0) {
 		run_end(r, RUN_END_FAILED, e.msg);
@@ -180,6 +181,10 @@ void kernel_client_gone(struct run *r)
 
 void kernel_deadline(struct run *r)
 {
+	if (r->phase == PHASE_SAVE) {
+		kernel_save_event(r);
+		return;
+	}
 	if (r->phase == PHASE_FLUSH) {
 		close_client(r);
 		kernel_flushed(r);
@@ -230,7 +235,7 @@ void kernel_flushed(struct run *r)
 	if (r->phase != PHASE_FLUSH)
 		return;
 	close_client(r);
-	go_idle(r);
+	kernel_go_idle(r);
 	r->job = NULL;
 	run_report(r, KERNEL_WORD_STEPPED);
 }
@@ -340,7 +345,7 @@ bool kernel_frame(
 		guest_forward(r, STREAM_ERR, payload, len);
 	else if (type == PROTO_GUEST_STDOUT || type == PROTO_GUEST_STDERR)
 		/* Its last words, which belong to no step. */
-		return r->phase == PHASE_IDLE || r->phase == PHASE_FLUSH;
+		return r->phase == PHASE_IDLE || r->phase >= PHASE_FLUSH;
 	else if (type == PROTO_GUEST_ARTIFACT && running)
 		return artifact(r, payload, len);
 	else if (type == PROTO_GUEST_ARTIFACT_DATA && running)
@@ -369,6 +374,10 @@ static void take_word(struct run *r, uint32_t word)
 		break;
 	case RUN_CONTROL_ADOPT:
 		adopt(r);
+		break;
+	case RUN_CONTROL_HIBERNATE:
+	case RUN_CONTROL_FORK:
+		kernel_save(r, word == RUN_CONTROL_FORK);
 		break;
 	}
 }

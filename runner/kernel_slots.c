@@ -42,6 +42,14 @@ static struct limits limits_of(const struct server *s, const struct runtime *rt)
 	return l;
 }
 
+static void set_disk(struct server *s, struct kernel_order *ret)
+{
+	if (!s->kernels.on_disk)
+		return;
+	ret->checkpoints = &s->kernels.checkpoints;
+	ret->stamps = &s->kernels.stamps;
+}
+
 /* ---- interpreters that wait ---------------------------------------------- */
 
 /* Before the first session: what has most to load. */
@@ -138,6 +146,7 @@ static int boot_spare(struct server *s, struct err *e)
 	if (rt == NULL)
 		return -ENOENT;
 	kernel.limits = limits_of(s, rt);
+	set_disk(s, &kernel);
 	if ((rc = workspaces_spare(s, name, &step, e)) < 0 ||
 	    (rc = worker_kernel(s, &order, &w, e)) < 0)
 		return rc;
@@ -215,6 +224,7 @@ static bool adopt(struct server *s, struct kernel *k)
 	if (w == NULL || k->volume != NULL || k->allow.len > 4)
 		return false;
 	mail = (struct kernel_mail *)(void *)(w->seat.mailbox + MAILBOX_MAIL);
+	(void)snprintf(mail->id, sizeof mail->id, "%s", k->workspace->id);
 	if (workspaces_adopt(s, w->spare, k->workspace, &mail->step, &e) < 0) {
 		log_info("a waiting kernel is not used: %s", e.msg);
 		return false;
@@ -254,11 +264,16 @@ static int boot(struct server *s, struct kernel *k, struct err *e)
 	    (rc = workspaces_spaces(s, k->workspace, k->volume, &step, e)) < 0)
 		return rc;
 	kernel.allow = allow;
+	kernel.id = k->workspace->id;
+	kernel.restore = k->state == KERNEL_HIBERNATED;
+	set_disk(s, &kernel);
 	if ((rc = worker_kernel(s, &order, &w, e)) < 0)
 		return rc;
 	w->memory_bytes = worker_memory(s, &kernel.limits);
 	take_worker(s, k, w);
-	s->kernels.status.created_total++;
+	k->restoring = kernel.restore;
+	k->resident_us = clock_us();
+	s->kernels.status.created_total += kernel.restore ? 0 : 1;
 	return 0;
 }
 
@@ -303,6 +318,28 @@ static struct kernel *next_wanting(const struct server *s)
 	return first;
 }
 
+/* Who was idle longest makes room, unless enough are about to. True: some will. */
+static bool make_room(struct server *s)
+{
+	struct kernel *k, *found = NULL;
+	unsigned wanting = 0, going = 0;
+
+	TAILQ_FOREACH (k, &s->kernels.list, link) {
+		wanting += k->wants_slot;
+		going += (k->saving && k->copy == NULL) || k->ending;
+		if (kernel_may_save(s, k) &&
+		    (found == NULL || k->used_us < found->used_us))
+			found = k;
+	}
+	if (going >= wanting || found == NULL)
+		return going > 0;
+	if (!kernel_hibernate(s, found))
+		return true; /* just dying */
+	found->evicted = true;
+	s->kernels.status.evictions_total++;
+	return true;
+}
+
 static void serve_wanting(struct server *s, uint64_t now_us)
 {
 	struct kernel *k;
@@ -312,7 +349,7 @@ static void serve_wanting(struct server *s, uint64_t now_us)
 			start(s, k);
 			continue;
 		}
-		if (now_us < refuse_at_us(s, k))
+		if (make_room(s) || now_us < refuse_at_us(s, k))
 			return;
 		k->wants_slot = false;
 		kernel_fail_waiting(s, k, ERR_TOO_MANY_KERNELS, RETRY_AFTER_S,
@@ -324,20 +361,49 @@ static void serve_wanting(struct server *s, uint64_t now_us)
 
 /* ---- the end of a life --------------------------------------------------- */
 
-static uint64_t end_at_us(const struct server *s, const struct kernel *k)
+/* Idle so long, it goes to the disk; or ends, if it cannot go there. */
+static uint64_t idle_us(const struct server *s)
 {
-	const uint64_t idle = k->used_us + seconds(s->config->kernel_idle_sec);
-	const uint64_t life = k->resident_us +
-			      seconds(s->config->kernel_max_life_sec) -
-			      k->life_us;
+	const struct config *c = s->config;
+	const bool early = s->kernels.on_disk && c->kernel_hibernate_sec > 0 &&
+			   c->kernel_hibernate_sec < c->kernel_idle_sec;
 
+	return seconds(early ? c->kernel_hibernate_sec : c->kernel_idle_sec);
+}
+
+static uint64_t life_end_us(const struct server *s, const struct kernel *k)
+{
+	const uint64_t life = seconds(s->config->kernel_max_life_sec);
+
+	return k->resident_us + (life > k->life_us ? life - k->life_us : 0);
+}
+
+static bool is_idle(const struct kernel *k)
+{
+	return k->state == KERNEL_RESIDENT && !k->ending && !k->saving &&
+	       !k->workspace->turn.held;
+}
+
+/* When something is to be done about one that is idle. */
+static uint64_t due_us(const struct server *s, const struct kernel *k)
+{
+	const uint64_t life = life_end_us(s, k);
+	uint64_t idle = k->used_us + idle_us(s);
+
+	if (idle < k->pinned_until_us)
+		idle = k->pinned_until_us;
 	return idle < life ? idle : life;
 }
 
-static bool may_end(const struct kernel *k)
+static void end_idle(struct server *s, struct kernel *k, bool idle)
 {
-	return k->state == KERNEL_RESIDENT && !k->ending &&
-	       !k->workspace->turn.held;
+	char why[128];
+
+	(void)snprintf(why, sizeof why,
+	    idle ? "it was idle for %u seconds and could not be put on disk"
+		 : "it has lived for %u seconds",
+	    idle ? s->config->kernel_idle_sec : s->config->kernel_max_life_sec);
+	kernel_stop(s, k, idle ? KERNEL_DEATH_IDLE : KERNEL_DEATH_LIFE, why);
 }
 
 static void end_old(struct server *s, uint64_t now_us)
@@ -345,18 +411,17 @@ static void end_old(struct server *s, uint64_t now_us)
 	struct kernel *k = NULL;
 
 	TAILQ_FOREACH (k, &s->kernels.list, link) {
-		char why[128];
-		const uint32_t idle_s = s->config->kernel_idle_sec;
-		const bool idle = now_us >= k->used_us + seconds(idle_s);
-
-		if (!may_end(k) || now_us < end_at_us(s, k))
+		if (!is_idle(k) || now_us < due_us(s, k))
 			continue;
-		(void)snprintf(why, sizeof why,
-		    idle ? "it was idle for %u seconds"
-			 : "it has lived for %u seconds",
-		    idle ? idle_s : s->config->kernel_max_life_sec);
-		kernel_stop(
-		    s, k, idle ? KERNEL_DEATH_IDLE : KERNEL_DEATH_LIFE, why);
+		if (now_us >= life_end_us(s, k))
+			end_idle(s, k, false);
+		else if (kernel_may_save(s, k) && k->reason[0] == '\0')
+			(void)kernel_hibernate(s, k);
+		else if (now_us >=
+			 k->used_us + seconds(s->config->kernel_idle_sec))
+			end_idle(s, k, true);
+		else if (kernel_may_save(s, k))
+			(void)kernel_hibernate(s, k);
 	}
 }
 
@@ -375,8 +440,8 @@ uint64_t kernels_due_us(const struct server *s)
 	const struct kernel *k;
 
 	TAILQ_FOREACH (k, &s->kernels.list, link) {
-		if (may_end(k) && end_at_us(s, k) < first)
-			first = end_at_us(s, k);
+		if (is_idle(k) && due_us(s, k) < first)
+			first = due_us(s, k);
 		if (k->wants_slot && refuse_at_us(s, k) < first)
 			first = refuse_at_us(s, k);
 	}

@@ -30,12 +30,12 @@ void kernels_turn(struct server *s, struct client *c)
 		fail_dead(s, c, k);
 		return;
 	}
-	if (k->state == KERNEL_RESIDENT) {
-		client_admit(s, c);
+	c->kernel = k;
+	c->kernel_wait = c->has_job ? KERNEL_WAIT_STEP : KERNEL_WAIT_FORK;
+	if (k->state == KERNEL_RESIDENT && !k->saving) {
+		kernel_serve_waiting(s, k);
 		return;
 	}
-	c->kernel = k;
-	c->kernel_wait = KERNEL_WAIT_STEP;
 	if (k->worker == NULL)
 		kernel_want(s, k);
 }
@@ -48,7 +48,7 @@ int kernels_claim(
 	struct worker *w = k != NULL ? k->worker : NULL;
 	int rc;
 
-	if (w == NULL || k->state != KERNEL_RESIDENT || k->ending)
+	if (w == NULL || k->state != KERNEL_RESIDENT || k->ending || k->saving)
 		return err_set(e, ERR_KERNEL_DEAD, ESRCH, "%s",
 		    k != NULL && k->reason[0] != '\0' ? k->reason
 						      : "it has just ended");
@@ -91,14 +91,30 @@ static void kernel_died(
 {
 	const bool starting = k->state == KERNEL_STARTING;
 
+	if (k->restoring && !k->ending) {
+		kernel_not_restored(s, k, r);
+		return;
+	}
+	kernel_undo_fork(s, k);
+	k->saving = false;
+	k->restoring = false;
+
 	if (!k->ending) {
 		k->death = death_of(r);
 		(void)snprintf(k->reason, sizeof k->reason, "%s",
 		    r != NULL && r->why[0] != '\0' ? r->why : "it was killed");
 	}
+	if (!k->ending && k->death == KERNEL_DEATH_FAILED &&
+	    kernel_is_on_disk(s, k)) {
+		kernel_fell_back(s, k);
+		return;
+	}
 	k->state = KERNEL_DEAD;
 	k->worker = NULL;
 	k->online = false;
+	k->checkpoint_bytes = 0;
+	if (!s->draining)
+		kernel_remove_checkpoint(s, k);
 	s->kernels.status.deaths_total[k->death]++;
 	log_info("the kernel of session %s is dead: %s", k->workspace->id,
 	    k->reason);
@@ -141,6 +157,15 @@ static void kernel_ready(
 void kernels_resident(
     struct server *s, struct kernel *k, const struct run_report *r)
 {
+	if (k->restoring) {
+		s->kernels.status.restores_total++;
+		s->kernels.status.restore_us_total +=
+		    clock_us() - k->resident_us;
+	}
+	k->restoring = false;
+	k->restore_failures = 0;
+	k->evicted = false;
+	k->reason[0] = '\0';
 	k->state = KERNEL_RESIDENT;
 	k->used_us = k->resident_us = clock_us();
 	k->memory_bytes = r->memory_bytes;
@@ -162,12 +187,29 @@ static void kernel_stepped(
 		k->steps++;
 		k->used_us = clock_us();
 		k->memory_bytes = r->memory_bytes;
+		k->checkpoint_bytes = 0;
 		note_network(s, k, r);
 		if (k->ending) /* its turn is its end's */
 			return;
 	}
 	w->deadline_us = UINT64_MAX;
 	workspaces_turn_end(s, &w->turn);
+	if (k != NULL && s->draining && !kernel_hibernate(s, k))
+		kernel_stop(s, k, KERNEL_DEATH_EXIT, "the service ended");
+}
+
+/* Its slot is free when its process is gone; whoever waits for it takes the next
+ * one. */
+static void kernel_rests(
+    struct server *s, struct worker *w, const struct run_report *r)
+{
+	struct kernel *k = w->kernel;
+
+	w->report = *r;
+	w->has_report = true;
+	w->kernel = NULL;
+	if (k != NULL)
+		kernel_hibernated(s, k, r);
 }
 
 /* Before its turn is over: nobody is to get one in a kernel that is gone. */
@@ -190,6 +232,17 @@ void kernels_report(
 		break;
 	case KERNEL_WORD_STEPPED:
 		kernel_stepped(s, w, r);
+		break;
+	case KERNEL_WORD_STAYS:
+		if (w->kernel != NULL)
+			kernel_stays(s, w->kernel, r);
+		break;
+	case KERNEL_WORD_FORKED:
+		if (w->kernel != NULL)
+			kernel_fork_ends(s, w->kernel, r);
+		break;
+	case KERNEL_WORD_HIBERNATED:
+		kernel_rests(s, w, r);
 		break;
 	case KERNEL_WORD_NONE:
 		kernel_ended(s, w, r);

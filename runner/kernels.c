@@ -11,8 +11,13 @@
 #include "lib/payload.h"
 #include "runner/server_int.h"
 
-static void kernel_free(struct server *s, struct kernel *k)
+void kernel_free(struct server *s, struct kernel *k)
 {
+	struct kernel *other;
+
+	TAILQ_FOREACH (other, &s->kernels.list, link)
+		if (other->copy == k)
+			other->copy = NULL;
 	TAILQ_REMOVE(&s->kernels.list, k, link);
 	k->workspace->kernel = NULL;
 	ws_unref(&s->workspaces.table, k->workspace);
@@ -28,11 +33,14 @@ void kernels_close(struct server *s)
 {
 	struct kernel *k;
 
+	if (s->kernels.on_disk)
+		checkpoints_close(&s->kernels.checkpoints);
+
 	while ((k = TAILQ_FIRST(&s->kernels.list)) != NULL)
 		kernel_free(s, k);
 }
 
-static struct kernel *kernel_new(struct server *s, struct workspace *w)
+struct kernel *kernel_new(struct server *s, struct workspace *w)
 {
 	struct kernel *k = calloc(1, sizeof *k);
 
@@ -55,8 +63,7 @@ static bool is_busy(const struct kernel *k)
 	return k->workspace->turn.held;
 }
 
-static void answer_info(
-    struct server *s, struct client *c, const struct kernel *k)
+void kernel_answer(struct server *s, struct client *c, const struct kernel *k)
 {
 	struct kernel_info i = {.state = k->state,
 	    .busy = is_busy(k),
@@ -82,12 +89,14 @@ void kernel_serve_waiting(struct server *s, struct kernel *k)
 		enum kernel_wait wait = c->kernel_wait;
 
 		next = TAILQ_NEXT(c, link);
-		if (c->dead || c->kernel != k)
+		if (c->dead || c->kernel != k || wait == KERNEL_WAIT_COPY)
 			continue;
 		c->kernel = NULL;
 		c->kernel_wait = KERNEL_WAIT_NONE;
 		if (wait == KERNEL_WAIT_INFO)
-			answer_info(s, c, k);
+			kernel_answer(s, c, k);
+		else if (wait == KERNEL_WAIT_FORK)
+			kernel_fork(s, c, k);
 		else
 			client_admit(s, c);
 	}
@@ -103,6 +112,16 @@ void kernel_fail_waiting(struct server *s, struct kernel *k, enum err_kind kind,
 		if (!c->dead && c->kernel == k)
 			client_fail(s, c, kind, retry_after_s, why);
 	}
+}
+
+bool kernel_is_wanted(const struct server *s, const struct kernel *k)
+{
+	const struct client *c;
+
+	TAILQ_FOREACH (c, &s->clients, link)
+		if (!c->dead && c->kernel == k)
+			return true;
+	return false;
 }
 
 /* ---- the end ------------------------------------------------------------- */
@@ -147,8 +166,17 @@ void kernels_drain(struct server *s)
 	struct kernel *k = NULL;
 
 	kernels_drop_waiting(s);
+	/* A step that runs has the time that runs have. */
 	TAILQ_FOREACH (k, &s->kernels.list, link)
-		kernel_stop(s, k, KERNEL_DEATH_EXIT, "the service ended");
+		if (k->state == KERNEL_STARTING || !s->kernels.on_disk)
+			kernel_stop(
+			    s, k, KERNEL_DEATH_EXIT, "the service ended");
+		else if (kernel_may_save(s, k))
+			(void)kernel_hibernate(s, k);
+		else if (!k->saving && !k->workspace->turn.held)
+			kernel_stop(s, k, KERNEL_DEATH_EXIT,
+			    "the service ended, and it could not be put on "
+			    "disk");
 }
 
 void kernels_forget(struct server *s, struct workspace *w)
@@ -255,7 +283,7 @@ static void create(
 		return;
 	}
 	if (k->state != KERNEL_STARTING) {
-		answer_info(s, c, k);
+		kernel_answer(s, c, k);
 		return;
 	}
 	c->kernel = k;
@@ -271,7 +299,16 @@ static void interrupt(struct server *s, struct client *c, struct kernel *k)
 	if (k->worker != NULL)
 		(void)send(k->worker->source.fd, &word, sizeof word,
 		    MSG_NOSIGNAL | MSG_DONTWAIT);
-	answer_info(s, c, k);
+	kernel_answer(s, c, k);
+}
+
+/* As a step has: none runs meanwhile. */
+static void fork_later(struct server *s, struct client *c,
+    const struct kernel_request *q, struct kernel *k)
+{
+	copy_word(c->fork_id, &q->new_id);
+	workspaces_queue_turn(s, c, k->workspace, k->volume,
+	    clock_us() + (uint64_t)s->config->kernel_max_step_ms * 1000);
 }
 
 static void answer_none(struct server *s, struct client *c)
@@ -296,8 +333,10 @@ static void dispatch(
 		answer_none(s, c);
 	else if (q->op == KERNEL_INTERRUPT)
 		interrupt(s, c, w->kernel);
+	else if (q->op == KERNEL_FORK)
+		fork_later(s, c, q, w->kernel);
 	else
-		answer_info(s, c, w->kernel);
+		kernel_answer(s, c, w->kernel);
 }
 
 void kernels_request(

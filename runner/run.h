@@ -21,7 +21,8 @@ enum phase {
 	PHASE_IDLE, /* ahead: until there is a job */
 	PHASE_START, /* until PROTO_GUEST_STARTED */
 	PHASE_RUN,
-	PHASE_FLUSH /* a kernel: until the client has its answer */
+	PHASE_FLUSH, /* a kernel: until the client has its answer */
+	PHASE_SAVE /* a kernel: while it is written to disk */
 };
 
 enum stream {
@@ -50,6 +51,17 @@ struct kernel_run {
 	bool interrupted; /* and what it was interrupted for: */
 	bool timed_out; /* its wall time is over */
 	bool left; /* its client is gone */
+	char id[LIMIT_ID + 1]; /* of its session */
+	bool restored; /* its checkpoint is still there */
+	bool unrestorable;
+	bool saved; /* it is on disk: that is its end */
+	bool stamped;
+	struct checkpoint_stamp stamp; /* of when it was started */
+	struct checkpoint_save save;
+	bool forking; /* what is saved is a copy */
+	int copy_from, copy_to; /* its workspace, and the copy's; -1 */
+	uint64_t saved_bytes;
+	enum err_kind failure; /* of the last save */
 };
 
 /* What the leaf has been told: only a change is written. */
@@ -188,10 +200,24 @@ bool kernel_frame(
 void kernel_control(struct run *r);
 void kernel_client_gone(struct run *r);
 void kernel_flushed(struct run *r);
+void kernel_go_idle(struct run *r);
 void kernel_deadline(struct run *r);
 /* After its end: a step may be on its way. It is refused, or the runner finds that
  * none can be sent any more. */
 void kernel_last_claim(struct run *r);
+/* What the runner has put there before its word. */
+const struct kernel_mail *kernel_mail_of(const struct run *r);
+
+/* kernel_save.c: like sandbox_start(), or from a checkpoint; the runner's word for
+ * a save; its descriptor is ready, or its time is over; what is under way is not
+ * to be. */
+int kernel_start(struct run *r, const struct sandbox_spec *spec, struct err *e);
+void kernel_save(struct run *r, bool fork);
+void kernel_save_event(struct run *r);
+void kernel_save_cancel(struct run *r);
+/* Before the first step of one that was restored. */
+int kernel_forget_checkpoint(struct run *r, struct err *e);
+
 /* What is in the result when it is the kernel's end. */
 void kernel_end_result(struct run *r);
 

@@ -164,6 +164,7 @@ static int server_open(struct server *s, struct err *e)
 	    (rc = open_signals(s, e)) < 0)
 		return rc;
 	workspaces_open(s);
+	kernels_open(s);
 	s->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	if (s->epoll_fd < 0 || server_watch(s, &s->listen, EPOLLIN) < 0 ||
 	    server_watch(s, &s->signal, EPOLLIN) < 0)

@@ -52,6 +52,7 @@ struct client {
 	bool has_kernel; /* a PROTO_KERNEL came */
 	enum kernel_wait kernel_wait;
 	struct kernel *kernel; /* that it waits for; or NULL */
+	char fork_id[LIMIT_ID + 1]; /* of a KERNEL_FORK */
 	bool dead; /* freed when the batch of events is through */
 	uint64_t deadline_us; /* for the first frame */
 };

@@ -209,6 +209,7 @@ enum poll_slot {
 	POLL_OOM,
 	POLL_NETWORK,
 	POLL_QUOTA,
+	POLL_SAVE,
 	POLL_COUNT
 };
 
@@ -231,6 +232,7 @@ static void poll_set(struct run *r, struct pollfd fds[POLL_COUNT])
 	fds[POLL_OOM] = (struct pollfd){oom, oom_events};
 	fds[POLL_NETWORK] = (struct pollfd){network_fd(r), POLLIN};
 	fds[POLL_QUOTA] = (struct pollfd){r->quota.fd, POLLIN};
+	fds[POLL_SAVE] = (struct pollfd){r->kernel.save.fd, POLLIN};
 }
 
 static void oom_drain(const struct pollfd *p)
@@ -275,6 +277,8 @@ static void poll_handle(struct run *r, const struct pollfd fds[POLL_COUNT])
 	}
 	if (fds[POLL_NETWORK].revents != 0)
 		network_lost(r);
+	if (fds[POLL_SAVE].revents != 0)
+		kernel_save_event(r);
 	if (fds[POLL_LOG].revents != 0)
 		log_read(r);
 	if (fds[POLL_GUEST_IN].revents != 0)
@@ -569,7 +573,9 @@ int run_boot(struct run *r, struct err *e)
 	    r->begun_us + (uint64_t)o->config->boot_timeout_ms * 1000;
 	network_open(r);
 	spec.resolv_conf = network_resolv_conf(r);
-	if ((rc = sandbox_start(&spec, o->leaf, &r->box, e)) < 0)
+	rc = o->kernel != NULL ? kernel_start(r, &spec, e)
+			       : sandbox_start(&spec, o->leaf, &r->box, e);
+	if (rc < 0)
 		return rc;
 	return network_attach(r, e);
 }
@@ -584,7 +590,10 @@ void run_report(const struct run *r, enum kernel_word word)
 		r->boot_cpu_us < 0 ? UINT64_MAX : (uint64_t)r->boot_cpu_us,
 	    .memory_bytes = -1,
 	    .kernel = word,
-	    .timed_out = r->kernel.timed_out};
+	    .timed_out = r->kernel.timed_out,
+	    .failure = r->kernel.failure,
+	    .unrestorable = r->kernel.unrestorable,
+	    .saved_bytes = r->kernel.saved_bytes};
 
 	if (r->end == RUN_END_NONE)
 		rep.memory_bytes = leaf_memory_now(r->order->leaf);
@@ -622,7 +631,10 @@ int supervisor_main(const struct run_order *order)
 	    .queue_us = order->queue_us,
 	    .slot_us = order->slot_us,
 	    .ahead = {.on = order->mailbox != NULL && order->kernel == NULL},
-	    .kernel = {.on = order->kernel != NULL},
+	    .kernel = {.on = order->kernel != NULL,
+		.save = CHECKPOINT_SAVE_NONE,
+		.copy_from = -1,
+		.copy_to = -1},
 	    .step = order->step,
 	    .quota = {-1, -1},
 	    .boot_cpu_us = -1,
@@ -635,12 +647,14 @@ int supervisor_main(const struct run_order *order)
 	do
 		run_loop(&r);
 	while (ahead_retry(&r));
+	kernel_save_cancel(&r);
 	answer(&r);
 	quota_stop(&r.quota);
 	rc = sandbox_done(&r.box, DESTROY_MS, &e);
 	/* Now its session's next step may begin. */
 	r.box_gone = rc == 0;
-	run_report(&r, KERNEL_WORD_NONE);
+	run_report(&r, r.kernel.saved && rc == 0 ? KERNEL_WORD_HIBERNATED
+						 : KERNEL_WORD_NONE);
 	network_close(&r);
 	if (rc == 0)
 		rc = leaf_destroy(order->leaf, DESTROY_MS, &e);

@@ -8,6 +8,7 @@
 #include "lib/job.h"
 #include "lib/registry.h"
 #include "runner/cgroup.h"
+#include "runner/checkpoint.h"
 #include "runner/egress/policy.h"
 #include "runner/quota.h"
 
@@ -27,14 +28,19 @@ enum run_control {
 	RUN_CONTROL_GONE = 1, /* the session was removed: end */
 	/* to a kernel's supervisor only: */
 	RUN_CONTROL_INTERRUPT, /* the step that runs, if one does */
-	RUN_CONTROL_ADOPT /* it is a session's now: struct kernel_mail */
+	RUN_CONTROL_ADOPT, /* it is a session's now: struct kernel_mail */
+	RUN_CONTROL_HIBERNATE, /* on disk, and end: struct kernel_mail */
+	RUN_CONTROL_FORK /* a copy on disk, and go on: likewise */
 };
 
 /* What a kernel's supervisor tells of it. */
 enum kernel_word {
 	KERNEL_WORD_NONE = 0, /* no kernel, or its end */
 	KERNEL_WORD_READY, /* it takes steps */
-	KERNEL_WORD_STEPPED /* a step ended, and the kernel did not */
+	KERNEL_WORD_STEPPED, /* a step ended, and the kernel did not */
+	KERNEL_WORD_HIBERNATED, /* its end: it is on disk */
+	KERNEL_WORD_FORKED, /* its copy is, and it goes on */
+	KERNEL_WORD_STAYS /* neither could be done, and it goes on */
 };
 
 /* What became of a run's network. */
@@ -60,6 +66,9 @@ struct run_report {
 	char network_why[sizeof(((struct err *)0)->msg)]; /* when down */
 	uint32_t kernel; /* enum kernel_word */
 	uint32_t timed_out; /* the step, whose kernel goes on */
+	uint32_t failure; /* enum err_kind of STAYS */
+	uint32_t unrestorable; /* its checkpoint is good for nothing */
+	uint64_t saved_bytes; /* of the disk, HIBERNATED and FORKED */
 };
 
 /*
@@ -74,10 +83,15 @@ struct claim {
 };
 
 /* A live kernel: an interpreter that runs one step after another. The mailbox has
- * the steps' jobs, and this, for RUN_CONTROL_ADOPT, behind: the first step may be
- * there before that word has been read. */
+ * the steps' jobs, and this, for some words, behind: the first step may be there
+ * before the first word has been read. */
 struct kernel_mail {
-	struct step step; /* where its workspace is by now */
+	struct step step; /* ADOPT: where its workspace is by now */
+	char id[LIMIT_ID + 1]; /* ADOPT: the session's */
+	char copy_id[LIMIT_ID + 1]; /* FORK */
+	char copy_to[PATH_MAX]; /* FORK: its workspace, which is empty */
+	uint32_t about_len; /* HIBERNATE, FORK */
+	uint8_t about[CHECKPOINT_ABOUT_MAX];
 };
 
 #define MAILBOX_MAIL LIMIT_FRAME
@@ -88,6 +102,10 @@ struct kernel_order {
 	bool waits; /* for a session: the workspace is a spare one */
 	struct blob *allow; /* as in struct job */
 	size_t allow_count;
+	const char *id; /* of its session, unless it waits */
+	bool restore; /* from its checkpoint */
+	const struct checkpoints *checkpoints; /* NULL: it cannot be saved */
+	struct stamp_cache *stamps;
 };
 
 /* One run. Everything is borrowed for the life of the supervisor process. */

@@ -150,6 +150,10 @@ static void start_op(struct server *s, struct client *c, struct workspace *w)
 	    .table = &ws->table,
 	    .workspace = w,
 	    .request = &c->ws,
+	    .checkpoints = s->kernels.on_disk ? &s->kernels.checkpoints : NULL,
+	    .reserved = w != NULL && w->kernel != NULL
+			    ? w->kernel->checkpoint_bytes
+			    : 0,
 	    .client_fd = c->source.fd};
 	struct ws_child *x;
 	bool child;
@@ -199,7 +203,7 @@ static void start_sweep(struct server *s)
 	ws->sweeping = true;
 }
 
-static void sweep_soon(struct workspaces *ws)
+void workspaces_sweep_soon(struct workspaces *ws)
 {
 	if (ws->sweep_us == UINT64_MAX)
 		ws->sweep_us = clock_us() + SWEEP_AGAIN_US;
@@ -247,7 +251,7 @@ bool workspaces_reaped(struct server *s, pid_t pid, int status)
 	if (end < 0)
 		log_warn("workspace operation %d was killed", (int)x->op);
 	if (end < 0 || end == WS_END_TRASH_LEFT)
-		sweep_soon(ws);
+		workspaces_sweep_soon(ws);
 	if (x->sweep)
 		ws->sweeping = false;
 	else
@@ -434,7 +438,7 @@ static void turn_came(struct server *s, struct client *c)
 {
 	struct workspace *w;
 
-	if (!c->has_job) { /* a removal */
+	if (!c->has_job && !c->has_kernel) { /* a removal */
 		start_op(s, c, workspaces_of(c->turn.things[0]));
 		return;
 	}
@@ -445,7 +449,7 @@ static void turn_came(struct server *s, struct client *c)
 			return;
 		}
 	}
-	if (c->job.kernel)
+	if (c->has_kernel || c->job.kernel)
 		kernels_turn(s, c);
 	else
 		client_admit(s, c);
@@ -489,8 +493,8 @@ static void queue_removal(
 
 	for (x = TAILQ_FIRST(&s->clients); x != NULL; x = next) {
 		next = TAILQ_NEXT(x, link);
-		if (!x->dead && x->has_job && x->turn.queued &&
-		    has_thing(&x->turn, w))
+		if (!x->dead && (x->has_job || x->has_kernel) &&
+		    x->turn.queued && has_thing(&x->turn, w))
 			fail_gone(s, x, w->kind);
 	}
 	worker_end_step(s, w);

@@ -87,6 +87,13 @@ int workspaces_room(const struct server *s, struct err *e);
 /* The directory of w, unless it is there. */
 int workspaces_make(struct server *s, const struct workspace *w, struct err *e);
 
+/* Has it removed, whatever is in it, by the next sweep. */
+void workspaces_discard(struct server *s, const struct workspace *w);
+
+/* Queues c for the turn in these, for kernels_turn(). */
+void workspaces_queue_turn(struct server *s, struct client *c,
+    struct workspace *session, struct workspace *volume, uint64_t deadline_us);
+
 /* Removes it, if it is empty; true when it is gone. */
 bool workspaces_unmake(struct server *s, const struct workspace *w);
 
@@ -116,6 +123,7 @@ struct workspace *workspaces_of(struct turn_thing *t);
 
 /* After SIGCHLD: whether the pid was one of ours. */
 bool workspaces_reaped(struct server *s, pid_t pid, int status);
+void workspaces_sweep_soon(struct workspaces *ws);
 void workspaces_timeouts(struct server *s, uint64_t now_us);
 uint64_t workspaces_deadline_us(const struct server *s);
 

@@ -7,8 +7,20 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "lib/log.h"
 #include "runner/server_int.h"
 #include "runner/ws_op.h"
+#include "runner/ws_trash.h"
+
+static void point(
+    struct turn *t, struct workspace *session, struct workspace *volume)
+{
+	t->things[0] = &session->turn;
+	ws_ref(session);
+	t->things[1] = volume != NULL ? &volume->turn : NULL;
+	if (volume != NULL)
+		ws_ref(volume);
+}
 
 int workspaces_room(const struct server *s, struct err *e)
 {
@@ -29,6 +41,27 @@ bool workspaces_unmake(struct server *s, const struct workspace *w)
 {
 	return unlinkat(s->workspaces.root.kind_fd[w->kind], w->id,
 		   AT_REMOVEDIR) == 0;
+}
+
+void workspaces_discard(struct server *s, const struct workspace *w)
+{
+	struct workspaces *ws = &s->workspaces;
+	char item[WS_NAME_SIZE];
+	struct err e;
+
+	if (ws_trash_take(
+		&ws->root, ws->root.kind_fd[w->kind], w->id, item, &e) >= 0)
+		workspaces_sweep_soon(ws);
+	if (workspaces_make(s, w, &e) < 0)
+		log_warn("%s", e.msg);
+}
+
+void workspaces_queue_turn(struct server *s, struct client *c,
+    struct workspace *session, struct workspace *volume, uint64_t deadline_us)
+{
+	point(&c->turn, session, volume);
+	c->turn.deadline_us = deadline_us;
+	turn_request(&s->workspaces.turns, &c->turn, false);
 }
 
 int workspaces_spare(
@@ -94,16 +127,6 @@ int workspaces_spaces(struct server *s, const struct workspace *session,
 	if (rc == 0 && volume != NULL)
 		rc = add_space(s, volume, ret, e);
 	return rc;
-}
-
-static void point(
-    struct turn *t, struct workspace *session, struct workspace *volume)
-{
-	t->things[0] = &session->turn;
-	ws_ref(session);
-	t->things[1] = volume != NULL ? &volume->turn : NULL;
-	if (volume != NULL)
-		ws_ref(volume);
 }
 
 void workspaces_mount(struct server *s, struct turn *mount,

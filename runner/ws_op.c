@@ -16,6 +16,7 @@
 #include "lib/cleanup.h"
 #include "lib/log.h"
 #include "lib/path.h"
+#include "runner/checkpoint.h"
 #include "runner/ws_trash.h"
 
 /* A client that takes nothing for so long is given up. */
@@ -185,6 +186,9 @@ static int op_remove(struct ws_task *op, struct err *e)
 	if (rc < 0 && rc != -ENOENT)
 		return rc;
 	(void)send_end(op, &gone);
+	if (op->order->checkpoints != NULL && w->kind == WS_SESSION &&
+	    checkpoint_remove(op->order->checkpoints, w->id, &gone) < 0)
+		log_warn("%s", gone.msg); /* the next start tries again */
 	return rc < 0 || ws_trash_empty(root, item, e) == 0 ? WS_END_DONE
 							    : WS_END_TRASH_LEFT;
 }
@@ -202,9 +206,9 @@ static int op_stat(struct ws_task *op, struct err *e)
 	if (fstat(op->fd, &st) != 0)
 		return err_sys(e, errno, "stat");
 	i = ws_info_of(&st);
-	i.used_bytes = usage.bytes;
+	i.used_bytes = usage.bytes + op->order->reserved;
 	i.files = usage.files;
-	i.quota_bytes = op->quota;
+	i.quota_bytes = ws_quota(op->order->config, op->order->request->kind);
 	i.busy = turn->held || turn->wanted;
 	rc = ws_send_info(op, &i, -1, e);
 	return rc < 0 ? rc : send_end(op, e);
@@ -344,6 +348,7 @@ static int open_workspace(struct ws_task *op, struct err *e)
 		return 0;
 	op->account = ws_account(o->table, o->workspace);
 	op->quota = ws_quota(o->config, q->kind);
+	op->quota -= o->reserved < op->quota ? o->reserved : op->quota;
 	if (!is_about_files(q->op))
 		return 0;
 	rc = path_fold((const char *)q->path.data, q->path.len, &op->path, e);

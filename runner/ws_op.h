@@ -11,6 +11,8 @@
 #include "runner/ws_dir.h"
 #include "runner/ws_table.h"
 
+struct checkpoints;
+
 /*
  * One operation on a workspace, in a child process of the runner: what it does may
  * take as long as the disk wants, and it meets what programs have left there.
@@ -22,6 +24,8 @@ struct ws_order {
 	const struct workspace *workspace; /* NULL for WS_LIST */
 	const struct ws_request *request;
 	size_t claim; /* in the ledger, of this child alone */
+	const struct checkpoints *checkpoints; /* NULL: there are none */
+	uint64_t reserved; /* bytes of the quota that a kernel on disk takes */
 	int client_fd;
 };
 

@@ -175,6 +175,17 @@ static void sweep_one(
 	}
 }
 
+/* An upload; or the workspace of a kernel that waited for a session. */
+static void remove_staged(const struct ws_root *r, const char *name)
+{
+	char item[WS_NAME_SIZE];
+	struct err e;
+
+	if (unlinkat(r->staging_fd, name, 0) != 0 && errno == EISDIR &&
+	    ws_trash_take(r, r->staging_fd, name, item, &e) >= 0)
+		(void)ws_trash_empty(r, item, &e);
+}
+
 /* A runner that was killed while it put an upload in its place. */
 static int sweep_staging(const struct ws_root *r, struct err *e)
 {
@@ -190,7 +201,7 @@ static int sweep_staging(const struct ws_root *r, struct err *e)
 	while ((x = readdir(d)) != NULL)
 		if (!is_dots(x->d_name) &&
 		    strncmp(x->d_name, own, strlen(own)) != 0)
-			(void)unlinkat(r->staging_fd, x->d_name, 0);
+			remove_staged(r, x->d_name);
 	return 0;
 }
 

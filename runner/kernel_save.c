@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A kernel goes to disk and comes back, inside its supervisor. The save is a
+ * process beside us; meanwhile the program stands still and we poll as ever. When
+ * it cannot be saved it goes on as if nothing had been, and the runner hears why.
+ * Its checkpoint stays until the first step after the restore: whoever is killed
+ * before that has lost nothing.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lib/clock.h"
+#include "lib/log.h"
+#include "runner/run.h"
+
+/* Measured: under a second with 60 MB, two when compressed; busy disks take
+ * longer. */
+#define SAVE_MS 60000u
+
+const struct kernel_mail *kernel_mail_of(const struct run *r)
+{
+	return (const struct kernel_mail *)(const void *)(r->order->mailbox +
+							  MAILBOX_MAIL);
+}
+
+/* ---- coming back --------------------------------------------------------- */
+
+static int restore(
+    struct run *r, const struct sandbox_spec *spec, struct err *e)
+{
+	const struct kernel_order *k = r->order->kernel;
+	int rc = checkpoint_restore(k->checkpoints, k->id, spec,
+	    &r->kernel.stamp, r->order->leaf, &r->box, e);
+
+	r->kernel.unrestorable =
+	    rc == -ENOENT || rc == -ESTALE || rc == -EBADMSG;
+	if (rc < 0)
+		return rc;
+	r->kernel.restored = true;
+	proto_put_frame(&r->to_guest, PROTO_GUEST_RESTORED, NULL, 0);
+	r->phase = PHASE_START;
+	return r->to_guest.failed
+		   ? err_set(e, ERR_INTERNAL, ENOMEM, "out of memory")
+		   : 0;
+}
+
+int kernel_start(struct run *r, const struct sandbox_spec *spec, struct err *e)
+{
+	const struct kernel_order *k = r->order->kernel;
+	struct err why;
+
+	if (k->id != NULL)
+		(void)snprintf(r->kernel.id, sizeof r->kernel.id, "%s", k->id);
+	if (k->checkpoints != NULL &&
+	    checkpoint_stamp_now(k->stamps, spec, &r->kernel.stamp, &why) == 0)
+		r->kernel.stamped = true;
+	else if (k->restore)
+		return err_set(e, ERR_INTERNAL, EIO,
+		    "its checkpoint cannot be checked: %s",
+		    k->checkpoints != NULL ? why.msg : "there are none");
+	return k->restore ? restore(r, spec, e)
+			  : sandbox_start(spec, r->order->leaf, &r->box, e);
+}
+
+int kernel_forget_checkpoint(struct run *r, struct err *e)
+{
+	if (!r->kernel.restored)
+		return 0;
+	r->kernel.restored = false;
+	return checkpoint_remove(
+	    r->order->kernel->checkpoints, r->kernel.id, e);
+}
+
+/* ---- going --------------------------------------------------------------- */
+
+static void close_copies(struct run *r)
+{
+	if (r->kernel.copy_from >= 0)
+		(void)close(r->kernel.copy_from);
+	if (r->kernel.copy_to >= 0)
+		(void)close(r->kernel.copy_to);
+	r->kernel.copy_from = r->kernel.copy_to = -1;
+}
+
+/* It goes on. */
+static void stays(struct run *r, const struct err *e)
+{
+	kernel_go_idle(r);
+	r->kernel.failure = e->kind;
+	(void)snprintf(r->why, sizeof r->why, "%s", e->msg);
+	run_report(r, KERNEL_WORD_STAYS);
+	r->why[0] = '\0';
+}
+
+/* What its session's quota leaves. */
+static uint64_t room(const struct run *r)
+{
+	const struct step_space *x = &r->step->spaces[0];
+	const uint64_t used = atomic_load(&x->account->bytes);
+
+	return x->quota > used ? x->quota - used : 0;
+}
+
+static int open_copies(
+    struct run *r, const struct kernel_mail *mail, struct err *e)
+{
+	const int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
+
+	r->kernel.copy_from = open(r->step->spaces[0].path, flags);
+	r->kernel.copy_to = open(mail->copy_to, flags);
+	if (r->kernel.copy_from < 0 || r->kernel.copy_to < 0)
+		return err_sys(e, errno, "the workspaces of a fork");
+	return 0;
+}
+
+static int begin(struct run *r, struct err *e)
+{
+	const struct kernel_mail *mail = kernel_mail_of(r);
+	const bool fork = r->kernel.forking;
+	struct checkpoint_order o = {.cp = r->order->kernel->checkpoints,
+	    .id = fork ? mail->copy_id : r->kernel.id,
+	    .box = &r->box,
+	    .platform = r->order->config->runsc_platform,
+	    .stamp = &r->kernel.stamp,
+	    .timeout_ms = SAVE_MS,
+	    .go_on = fork,
+	    .about = {mail->about, mail->about_len},
+	    .copy_from = -1,
+	    .copy_to = -1};
+
+	if (r->phase != PHASE_IDLE || r->step == NULL)
+		return err_set(e, ERR_SESSION_BUSY, EBUSY, "a step runs");
+	if (!r->kernel.stamped)
+		return err_set(e, ERR_KERNEL_UNSUPPORTED, ENOTSUP,
+		    "what it depends on was not known at its start");
+	if (mail->about_len > sizeof mail->about)
+		return err_set(e, ERR_INTERNAL, EINVAL, "a broken word");
+	o.max_bytes = room(r);
+	o.min_free_bytes = (uint64_t)r->order->config->min_free_disk_gb << 30;
+	if (fork && open_copies(r, mail, e) < 0)
+		return -e->code;
+	if (fork) {
+		o.copy_from = r->kernel.copy_from;
+		o.copy_to = r->kernel.copy_to;
+		o.copy_max_bytes = r->step->spaces[0].quota;
+	}
+	return checkpoint_save_begin(&o, &r->kernel.save, e);
+}
+
+void kernel_save(struct run *r, bool fork)
+{
+	struct err e;
+
+	r->kernel.forking = fork;
+	if (begin(r, &e) < 0) {
+		close_copies(r);
+		if (r->phase == PHASE_IDLE)
+			stays(r, &e);
+		return;
+	}
+	r->phase = PHASE_SAVE;
+	r->begun_us = clock_us();
+	r->deadline_us = r->kernel.save.deadline_us;
+}
+
+void kernel_save_event(struct run *r)
+{
+	struct checkpoint_saved saved = {0};
+	struct err e;
+	int rc;
+
+	if (r->phase != PHASE_SAVE)
+		return;
+	rc = checkpoint_save_end(&r->kernel.save, &saved, &e);
+	close_copies(r);
+	r->result.boot_us = clock_us() - r->begun_us;
+	if (rc == -ETIMEDOUT) {
+		run_end(r, RUN_END_FAILED, e.msg);
+		return;
+	}
+	if (rc < 0) {
+		stays(r, &e);
+		return;
+	}
+	r->kernel.saved_bytes = saved.bytes;
+	if (r->kernel.forking) {
+		kernel_go_idle(r);
+		run_report(r, KERNEL_WORD_FORKED);
+		return;
+	}
+	r->kernel.saved = true;
+	run_end(r, RUN_END_EXIT, "");
+}
+
+void kernel_save_cancel(struct run *r)
+{
+	checkpoint_save_cancel(&r->kernel.save);
+	close_copies(r);
+}

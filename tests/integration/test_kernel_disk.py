@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kernels of the runner that go to disk and come back: idle ones, those whose slot
+is needed, over restarts and kills; and forks."""
+
+import os
+import signal
+import time
+import unittest
+
+import livekernel
+import workspaces
+from harness import Service, wait_for
+from livekernel import ALIVE, Kernel
+from workspaces import Refused
+
+
+def start_runner():
+    service.start_runner()
+    wait_for("ready runner", lambda: workspaces.ready(socket_path), 60)
+
+
+def setUpModule():
+    global service, socket_path, versions
+    service = Service("caddy", allowed_users=["0"], warm=False,
+                      session_disk_mb=256, min_free_disk_gb=1,
+                      kernel_mem_mb=256, kernel_slots=2, concurrency=4,
+                      kernel_hibernate_sec=3600, acquire_wait_ms=5000)
+    unittest.addModuleCleanup(service.stop)
+    socket_path = service.settings["runner_socket"]
+    start_runner()
+    service.baseline = service.snapshot()
+    versions = livekernel.versions(service)
+
+
+class Case(unittest.TestCase):
+    def kernel(self, runtime="python-slim", **more):
+        k = Kernel(socket_path, runtime, versions[runtime], **more)
+        self.addCleanup(k.remove)
+        return k
+
+    def good(self, step, out):
+        self.assertEqual((step.out, step.err, step.result.code,
+                          step.result.kernel), (out, "", 0, ALIVE))
+
+    def state(self, k, state):
+        wait_for("a kernel that is " + state,
+                 lambda: k.stat().state == state, 60)
+
+    def checkpoint(self, k):
+        return service.path("workspaces", "kernels", k.name)
+
+    def push_out(self, k):
+        """Two others take the slots."""
+        for _ in range(2):
+            self.kernel()
+        self.state(k, "hibernated")
+
+    def restart(self, sig):
+        service.runner.send_signal(sig)
+        service.runner.wait(60)
+        start_runner()
+
+
+class Slots(Case):
+    def test_more_kernels_than_slots(self):
+        before = livekernel.status(socket_path)
+        kernels = [self.kernel() for _ in range(4)]
+        for n, k in enumerate(kernels):
+            self.good(k.step("v = %d; f = open('f', 'w+')" % n), "")
+        for _ in range(2):
+            for n, k in enumerate(kernels):
+                self.good(k.step("f.write('x'); f.flush(); f.seek(0); "
+                                 "print(v, len(f.read()) > 0)"),
+                          "%d True\n" % n)
+        status = livekernel.status(socket_path)
+        self.assertEqual((status.used, status.hibernated, status.created),
+                         (2, 2, before.created + 4))
+        self.assertGreaterEqual(status.restores, before.restores + 6)
+        self.assertGreaterEqual(status.evictions, before.evictions + 6)
+        self.assertEqual(status.refused, before.refused)
+        self.assertGreater(status.checkpoint_bytes, 1 << 20)
+        self.assertEqual(status.deaths, before.deaths)
+        for k in kernels:
+            k.remove()
+            self.assertFalse(os.path.exists(self.checkpoint(k)))
+
+    def test_its_files_are_private_and_counted(self):
+        k = self.kernel()
+        self.good(k.step("x = 1"), "")
+        self.push_out(k)
+        top = self.checkpoint(k)
+        self.assertEqual(os.stat(top).st_mode & 0o777, 0o700)
+        for name in os.listdir(top):
+            self.assertEqual(os.stat(os.path.join(top, name)).st_mode & 0o777,
+                             0o600, name)
+        i = k.stat()
+        self.assertGreater(i.checkpoint, 1 << 20)
+        self.assertEqual(i.memory, -1)
+        self.assertGreaterEqual(k.workspace.stat().used, i.checkpoint)
+
+    def test_what_cannot_be_saved_stays(self):
+        k = self.kernel()
+        self.good(k.step("import os, socket\nf = open('g', 'w+')\n"
+                         "os.unlink('g')\nx = 7"), "")
+        other = self.kernel()
+        third = self.kernel()
+        self.state(other, "hibernated")
+        i = k.stat()
+        self.assertEqual(i.state, "resident")
+        self.assertNotEqual(i.reason, "")
+        self.assertEqual(livekernel.status(socket_path).pinned, 1)
+        self.good(k.step("print(x)"), "7\n")
+        third.remove()
+
+    def test_node(self):
+        k = self.kernel("javascript")
+        self.good(k.step("let x = 41"), "")
+        self.push_out(k)
+        self.good(k.step("console.log(x + 1)"), "42\n")
+
+
+class Restarts(Case):
+    def test_over_the_end_of_the_service(self):
+        k = self.kernel()
+        self.good(k.step("x = [1, 2]; import random; random.seed(1)"), "")
+        self.restart(signal.SIGTERM)
+        i = k.stat()
+        self.assertEqual((i.state, i.steps), ("hibernated", 1))
+        self.good(k.step("print(x)"), "[1, 2]\n")
+        self.assertFalse(os.path.exists(self.checkpoint(k)))
+        self.assertEqual(k.stat().steps, 2)
+
+    def test_over_a_kill(self):
+        k, resident = self.kernel(), self.kernel()
+        self.good(k.step("x = 5"), "")
+        self.good(resident.step("x = 6"), "")
+        self.kernel()
+        self.state(k, "hibernated")
+        self.restart(signal.SIGKILL)
+        self.assertEqual(k.stat().state, "hibernated")
+        self.good(k.step("print(x)"), "5\n")
+        with self.assertRaises(Refused) as caught:
+            resident.step("1")
+        self.assertEqual(caught.exception.kind, "kernel_dead")
+        self.assertIn("restarted", caught.exception.detail)
+
+    def test_killed_at_any_moment(self):
+        """Of a save: afterwards it is whole, or dead with a reason."""
+        for delay in (.05, .2, .4, .7, 1.2):
+            with self.subTest(delay):
+                k = self.kernel()
+                self.good(k.step("x = 9"), "")
+                service.runner.send_signal(signal.SIGTERM)
+                time.sleep(delay)
+                service.runner.kill()
+                service.runner.wait(60)
+                start_runner()
+                try:
+                    self.good(k.step("print(x)"), "9\n")
+                except Refused as e:
+                    self.assertEqual(e.kind, "kernel_dead")
+                    self.assertNotEqual(e.detail, "")
+                k.remove()
+
+    def test_a_damaged_checkpoint(self):
+        k = self.kernel()
+        self.good(k.step("x = 5"), "")
+        self.push_out(k)
+        top = self.checkpoint(k)
+        largest = max((os.path.join(top, n) for n in os.listdir(top)),
+                      key=os.path.getsize)
+        with open(largest, "r+b") as f:
+            f.seek(os.path.getsize(largest) // 2)
+            f.write(b"damage" * 100)
+        with self.assertRaises(Refused) as caught:
+            k.step("print(x)")
+        self.assertEqual(caught.exception.kind, "kernel_dead")
+        self.assertIn("restored", caught.exception.detail)
+        with self.assertRaises(Refused):
+            k.step("print(x)")
+        self.assertEqual(k.stat().state, "dead")
+
+
+class Forks(Case):
+    def test_a_fork(self):
+        k = self.kernel()
+        self.good(k.step("import random, uuid, secrets\nx = {'a': 1}\n"
+                         "open('shared', 'w').write('both')"), "")
+        other, i = k.fork()
+        self.addCleanup(other.remove)
+        self.assertEqual(i.state, "hibernated")
+        self.good(k.step("x['b'] = 2; print(sorted(x))\n"
+                         "open('shared', 'w').write('mine')"),
+                  "['a', 'b']\n")
+        self.good(other.step("print(sorted(x), open('shared').read())"),
+                  "['a'] both\n")
+        draw = "print(random.random(), uuid.uuid4(), secrets.token_hex(4))"
+        self.assertNotEqual(k.step(draw).out.split(),
+                            other.step(draw).out.split())
+        other.workspace.write("only", b"here")
+        self.assertNotIn(b"only", k.workspace.names())
+        self.assertEqual(livekernel.status(socket_path).forks, 1)
+
+    def test_a_fork_of_one_on_disk(self):
+        k = self.kernel()
+        self.good(k.step("x = 3"), "")
+        self.push_out(k)
+        other, _ = k.fork()
+        self.addCleanup(other.remove)
+        self.good(other.step("print(x)"), "3\n")
+        self.good(k.step("print(x)"), "3\n")
+
+    def test_refused(self):
+        k = self.kernel()
+        with self.assertRaises(Refused) as caught:
+            k.ask(livekernel.FORK, k.name)
+        self.assertEqual(caught.exception.kind, "internal_error")
+        self.good(k.step("print(1)"), "1\n")
+
+
+class Idle(Case):
+    def test_idle_ones_go(self):
+        def restart_with(seconds):
+            service.settings["kernel_hibernate_sec"] = seconds
+            service.write_config()
+            self.restart(signal.SIGTERM)
+
+        self.addCleanup(restart_with, 3600)
+        restart_with(1)
+        k = self.kernel()
+        self.good(k.step("import threading, time\nn = 0\ndef run():\n"
+                         "  global n\n  while True: n += 1; time.sleep(.01)\n"
+                         "threading.Thread(target=run, daemon=True).start()"),
+                  "")
+        for _ in range(2):
+            self.state(k, "hibernated")
+            self.good(k.step("a = n; time.sleep(.3); print(n > a)"),
+                      "True\n")
+
+
+if __name__ == "__main__":
+    unittest.main()
