@@ -58,6 +58,8 @@ struct kernel {
 	char network_reason[256];
 };
 
+#define KERNEL_LOST "it was in memory when the service was restarted"
+
 TAILQ_HEAD(kernel_list, kernel);
 
 /* What waiting interpreters are for. */

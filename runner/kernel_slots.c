@@ -322,6 +322,7 @@ static struct kernel *next_wanting(const struct server *s)
 static bool make_room(struct server *s)
 {
 	struct kernel *k, *found = NULL;
+	const struct worker *w;
 	unsigned wanting = 0, going = 0;
 
 	TAILQ_FOREACH (k, &s->kernels.list, link) {
@@ -331,6 +332,8 @@ static bool make_room(struct server *s)
 		    (found == NULL || k->used_us < found->used_us))
 			found = k;
 	}
+	TAILQ_FOREACH (w, &s->workers, link)
+		going += w->kernel_slot && w->kernel == NULL;
 	if (going >= wanting || found == NULL)
 		return going > 0;
 	if (!kernel_hibernate(s, found))

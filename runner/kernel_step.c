@@ -16,9 +16,8 @@
 static void fail_dead(
     struct server *s, struct client *c, const struct kernel *k)
 {
-	client_fail(s, c, ERR_KERNEL_DEAD, 0,
-	    k != NULL ? k->reason
-		      : "it was resident when the service was restarted");
+	client_fail(
+	    s, c, ERR_KERNEL_DEAD, 0, k != NULL ? k->reason : KERNEL_LOST);
 }
 
 void kernels_turn(struct server *s, struct client *c)

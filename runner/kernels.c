@@ -319,6 +319,23 @@ static void answer_none(struct server *s, struct client *c)
 	client_fail(s, c, e.kind, 0, e.msg);
 }
 
+/* It was in memory when the runner was killed: there is a workspace and nothing
+ * else of it. */
+static void answer_lost(struct server *s, struct client *c, enum kernel_op op)
+{
+	struct kernel_info i = {
+	    .state = KERNEL_DEAD, .memory_bytes = -1, .reason = KERNEL_LOST};
+	struct buf payload = {0};
+
+	if (op == KERNEL_FORK) {
+		client_fail(s, c, ERR_KERNEL_DEAD, 0, KERNEL_LOST);
+		return;
+	}
+	kernel_info_encode(&i, &payload);
+	client_reply(s, c, PROTO_KERNEL_INFO, &payload);
+	buf_free(&payload);
+}
+
 static void dispatch(
     struct server *s, struct client *c, const struct kernel_request *q)
 {
@@ -329,8 +346,10 @@ static void dispatch(
 		return;
 	}
 	w = ws_table_find(&s->workspaces.table, WS_SESSION, &q->id);
-	if (w == NULL || w->kernel == NULL)
+	if (w == NULL)
 		answer_none(s, c);
+	else if (w->kernel == NULL)
+		answer_lost(s, c, q->op);
 	else if (q->op == KERNEL_INTERRUPT)
 		interrupt(s, c, w->kernel);
 	else if (q->op == KERNEL_FORK)
