@@ -28,7 +28,7 @@
 #define COUNT_TRIES 5
 
 struct folder {
-	int fd; /* -1: closed for now */
+	int fd; /* -1: closed meanwhile */
 	dev_t dev;
 	ino_t ino;
 	size_t names; /* where its folders' names begin in walk.names */

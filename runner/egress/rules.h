@@ -46,6 +46,13 @@ int rules_build(struct rules *r, const struct egress_policy *policy,
     const struct ipv4_set *host, const struct ipv4_set *names, struct err *e);
 void rules_free(struct rules *r);
 
+/* The parts of rules_build() that rules_sets.c has; r->failed when there is no
+ * memory or room. The sets' elements are borrowed. */
+void rules_put_table(struct rules *r, uint32_t family);
+void rules_put_chains(struct rules *r);
+void rules_put_set(
+    struct rules *r, const char *name, const struct ipv4_set *elements);
+
 /* A set with its elements, for replacing them; NULL when memory is out. */
 struct nftnl_set *rules_new_set(
     const char *name, const struct ipv4_set *elements);

@@ -4,7 +4,7 @@
  * that is made of it. Whether the kernel does what it says is tested with real
  * packets in tests/integration.
  *
- * LINK: runner/egress/policy.o runner/egress/rules.o
+ * LINK: runner/egress/policy.o runner/egress/rules.o runner/egress/rules_sets.o
  */
 #include <errno.h>
 #include <stdio.h>
