@@ -92,7 +92,7 @@ static int found(void *arg, const char *id, uint64_t bytes)
 	struct workspace *w =
 	    ws_table_find(&s->workspaces.table, WS_SESSION, &name);
 	cleanup_buf struct buf about = {0};
-	struct kernel *k;
+	struct kernel *k = NULL;
 	struct err e;
 
 	if (w == NULL) { /* removed, but not to the end */
@@ -359,7 +359,7 @@ void kernel_undo_fork(struct server *s, struct kernel *k)
 static struct client *fork_client(
     const struct server *s, const struct kernel *k)
 {
-	struct client *c;
+	struct client *c = NULL;
 
 	TAILQ_FOREACH (c, &s->clients, link)
 		if (!c->dead && c->kernel == k &&

@@ -50,6 +50,7 @@ void kernel_go_idle(struct run *r)
 	r->phase = PHASE_IDLE;
 	r->deadline_us = UINT64_MAX;
 	r->hold_until_us = 0;
+	quota_rest(&r->quota, true);
 }
 
 static void kernel_ready(struct run *r)
@@ -80,6 +81,8 @@ static void adopt(struct run *r)
 	r->step = &r->kernel.step;
 	if (r->quota.pid < 0 && run_watch_quota(r, false, &e) < 0)
 		run_end(r, RUN_END_FAILED, e.msg);
+	else if (r->phase == PHASE_IDLE)
+		quota_rest(&r->quota, true);
 }
 
 /* ---- a step -------------------------------------------------------------- */
@@ -141,6 +144,7 @@ static void take_step(struct run *r, const struct claim *c, int fd)
 	r->start_cpu_us = leaf_cpu_us(r->order->leaf);
 	step_started(r);
 	guest_write(r);
+	quota_rest(&r->quota, false);
 }
 
 static void interrupt(struct run *r)

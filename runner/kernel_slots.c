@@ -108,7 +108,7 @@ static void drop_spare(struct worker *w)
 
 void kernels_drop_waiting(struct server *s)
 {
-	struct worker *w;
+	struct worker *w = NULL;
 
 	TAILQ_FOREACH (w, &s->workers, link)
 		if (is_spare(w))
@@ -140,7 +140,7 @@ static int boot_spare(struct server *s, struct err *e)
 	    .step = &step,
 	    .client_fd = -1};
 	char name[WS_NAME_SIZE];
-	struct worker *w;
+	struct worker *w = NULL;
 	int rc;
 
 	if (rt == NULL)
@@ -160,7 +160,7 @@ static int boot_spare(struct server *s, struct err *e)
 static void keep_waiting(struct server *s, uint64_t now_us)
 {
 	struct kernels *ks = &s->kernels;
-	struct worker *w;
+	struct worker *w = NULL;
 	uint32_t have = 0;
 	struct err e;
 
@@ -191,7 +191,7 @@ static void keep_waiting(struct server *s, uint64_t now_us)
 static struct worker *find_spare(
     const struct server *s, const struct kernel_kind *kind)
 {
-	struct worker *w;
+	struct worker *w = NULL;
 
 	TAILQ_FOREACH (w, &s->workers, link)
 		if (is_spare(w) && w->seat.waits &&
@@ -253,7 +253,7 @@ static int boot(struct server *s, struct kernel *k, struct err *e)
 	    .egress = k->network ? s->egress : NULL,
 	    .step = &step,
 	    .client_fd = -1};
-	struct worker *w;
+	struct worker *w = NULL;
 	int rc;
 
 	if (rt == NULL)
@@ -309,7 +309,7 @@ static uint64_t refuse_at_us(const struct server *s, const struct kernel *k)
 
 static struct kernel *next_wanting(const struct server *s)
 {
-	struct kernel *k, *first = NULL;
+	struct kernel *k = NULL, *first = NULL;
 
 	TAILQ_FOREACH (k, &s->kernels.list, link)
 		if (k->wants_slot &&
@@ -321,8 +321,8 @@ static struct kernel *next_wanting(const struct server *s)
 /* Who was idle longest makes room, unless enough are about to. True: some will. */
 static bool make_room(struct server *s)
 {
-	struct kernel *k, *found = NULL;
-	const struct worker *w;
+	struct kernel *k = NULL, *found = NULL;
+	const struct worker *w = NULL;
 	unsigned wanting = 0, going = 0;
 
 	TAILQ_FOREACH (k, &s->kernels.list, link) {
@@ -345,7 +345,7 @@ static bool make_room(struct server *s)
 
 static void serve_wanting(struct server *s, uint64_t now_us)
 {
-	struct kernel *k;
+	struct kernel *k = NULL;
 
 	while ((k = next_wanting(s)) != NULL) {
 		if (s->kernels.used < s->config->kernel_slots) {
@@ -440,7 +440,7 @@ void kernels_tick(struct server *s, uint64_t now_us)
 uint64_t kernels_due_us(const struct server *s)
 {
 	uint64_t first = UINT64_MAX;
-	const struct kernel *k;
+	const struct kernel *k = NULL;
 
 	TAILQ_FOREACH (k, &s->kernels.list, link) {
 		if (is_idle(k) && due_us(s, k) < first)

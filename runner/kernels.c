@@ -13,7 +13,7 @@
 
 void kernel_free(struct server *s, struct kernel *k)
 {
-	struct kernel *other;
+	struct kernel *other = NULL;
 
 	TAILQ_FOREACH (other, &s->kernels.list, link)
 		if (other->copy == k)
@@ -31,7 +31,7 @@ void kernel_free(struct server *s, struct kernel *k)
 
 void kernels_close(struct server *s)
 {
-	struct kernel *k;
+	struct kernel *k = NULL;
 
 	if (s->kernels.on_disk)
 		checkpoints_close(&s->kernels.checkpoints);
@@ -116,7 +116,7 @@ void kernel_fail_waiting(struct server *s, struct kernel *k, enum err_kind kind,
 
 bool kernel_is_wanted(const struct server *s, const struct kernel *k)
 {
-	const struct client *c;
+	const struct client *c = NULL;
 
 	TAILQ_FOREACH (c, &s->clients, link)
 		if (!c->dead && c->kernel == k)
@@ -386,8 +386,8 @@ void kernels_request(
 
 void kernels_status(const struct server *s, struct kernel_status *ret)
 {
-	const struct worker *w;
-	const struct kernel *k;
+	const struct worker *w = NULL;
+	const struct kernel *k = NULL;
 
 	*ret = s->kernels.status;
 	ret->used = s->kernels.used;

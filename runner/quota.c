@@ -52,6 +52,11 @@
 #define COST_NONE 20u
 #define NO_REASON_US 20000u
 
+/* Between the steps of a kernel: 0.3 % of a processor for each instead of 5. */
+#define REST_TICK_US 20000u
+#define REST_NO_REASON_US 2000000u
+#define REST_FALL_BYTES (LIMIT_WS_OVERSHOOT / 2)
+
 /* How far beyond its room a step may seem to be before it is stopped: others
  * write, too, and to stop it costs its time. What it writes until we have seen
  * that comes on top, and has to stay below LIMIT_WS_OVERSHOOT: a busy host may
@@ -100,13 +105,19 @@ enum quota_verdict quota_decide(
 	if (bytes > s->room_bytes + SLACK_BYTES ||
 	    files > s->room_files + SLACK_FILES)
 		return QUOTA_FREEZE;
-	if ((bytes >= FALL_BYTES || files >= FALL_FILES) &&
+	if ((bytes >= (s->rests ? REST_FALL_BYTES : FALL_BYTES) ||
+		files >= FALL_FILES) &&
 	    since >= COST_REASON * s->cost_us)
 		return QUOTA_COUNT;
-	if (since >= NO_REASON_US && since >= COST_NONE * s->cost_us)
+	if (since >= (s->rests ? REST_NO_REASON_US : NO_REASON_US) &&
+	    since >= COST_NONE * s->cost_us)
 		return QUOTA_COUNT;
 	return QUOTA_WAIT;
 }
+
+/* Words to the process; any ends the hold. */
+#define WORK 'w'
+#define REST 'r'
 
 /* ---- the process --------------------------------------------------------- */
 
@@ -555,6 +566,18 @@ static void hold(const struct watch *w)
 		_exit(0);
 }
 
+/* What the supervisor has said since. */
+static void listen_to(struct watch *w)
+{
+	char word;
+	ssize_t n;
+
+	while ((n = recv(w->out, &word, sizeof word, MSG_DONTWAIT)) > 0)
+		w->state.rests = word == REST;
+	if (n == 0)
+		_exit(0);
+}
+
 static _Noreturn void watch_main(struct watch *w, pid_t supervisor)
 {
 	struct err e;
@@ -568,8 +591,10 @@ static _Noreturn void watch_main(struct watch *w, pid_t supervisor)
 		_exit(1);
 	if (w->order->hold)
 		hold(w);
-	while (tick(w, &e) >= 0)
-		(void)usleep(TICK_US);
+	while (tick(w, &e) >= 0) {
+		(void)usleep(w->state.rests ? REST_TICK_US : TICK_US);
+		listen_to(w);
+	}
 	tell(w, &e);
 }
 
@@ -608,8 +633,17 @@ int quota_start(
 
 void quota_begin(const struct quota_watch *q)
 {
+	quota_rest(q, false);
+}
+
+void quota_rest(const struct quota_watch *q, bool rests)
+{
+	const char word = rests ? REST : WORK;
+
 	/* If it is not there any more, quota_read() tells. */
-	(void)send(q->fd, "", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+	if (q->fd >= 0)
+		(void)send(
+		    q->fd, &word, sizeof word, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
 int quota_read(struct quota_watch *q, struct err *e)

@@ -57,6 +57,10 @@ int quota_start(
 /* The program begins. Of one that was not held it changes nothing. */
 void quota_begin(const struct quota_watch *q);
 
+/* Of a kernel: no step runs, or one does again. What goes on in between is still
+ * watched, with less effort. */
+void quota_rest(const struct quota_watch *q, bool rests);
+
 /* What it tells: negative, with the step's end in *e. 0: nothing yet. */
 int quota_read(struct quota_watch *q, struct err *e);
 
@@ -79,6 +83,7 @@ struct quota_state {
 	uint64_t cost_us;
 	uint64_t room_bytes; /* of the space that has the least */
 	uint64_t room_files;
+	bool rests; /* nobody's step runs */
 };
 
 enum quota_verdict {
