@@ -82,7 +82,8 @@ class Slots(Case):
         self.assertEqual(status.deaths, before.deaths)
         for k in kernels:
             k.remove()
-            self.assertFalse(os.path.exists(self.checkpoint(k)))
+            wait_for("no checkpoint",
+                     lambda k=k: not os.path.exists(self.checkpoint(k)))
 
     def test_its_files_are_private_and_counted(self):
         k = self.kernel()
@@ -128,7 +129,7 @@ class Restarts(Case):
         self.assertEqual((i.state, i.steps), ("hibernated", 1))
         self.good(k.step("print(x)"), "[1, 2]\n")
         self.assertFalse(os.path.exists(self.checkpoint(k)))
-        self.assertEqual(k.stat().steps, 2)
+        wait_for("the count", lambda: k.stat().steps == 2)
 
     def test_over_a_kill(self):
         k, resident = self.kernel(), self.kernel()
