@@ -16,6 +16,7 @@
  *
  *	WORKSPACES/sessions/ID	/workspace of a session
  *	WORKSPACES/volumes/ID	/memory of sessions
+ *	WORKSPACES/kernels/ID	a session's kernel on disk, see checkpoint.h
  *	WORKSPACES/staging	uploads, between whole and in their place
  *	WORKSPACES/trash	what is to be removed, one folder a removal
  *
