@@ -2,6 +2,7 @@
 """The part of `make bench` about live kernels: an empty step beside /healthz,
 all through Caddy, one after the other and in turns."""
 
+import contextlib
 import os
 import statistics
 import sys
@@ -48,6 +49,16 @@ class Kernel:
         self.request("DELETE")
 
 
+@contextlib.contextmanager
+def started(warm, **settings):
+    """A service that has one language."""
+    site = subjects.Site(warm, only=LANGUAGE, **settings)
+    try:
+        yield site.start()
+    finally:
+        site.stop()
+
+
 def create(site):
     """(milliseconds, Kernel)"""
     begun = time.monotonic()
@@ -57,7 +68,9 @@ def create(site):
 
 
 def created(site):
-    """Sessions made while an interpreter waits for them."""
+    """Sessions made while an interpreter waits for them; one waits for what
+    was asked for before."""
+    create(site)[1].end()
     took = []
     for _ in range(SLOW_ROUNDS):
         until = time.monotonic() + 20
@@ -119,24 +132,17 @@ def kernel(bench):
         "a new session, interpreter waiting",
         "a step that changes places with another kernel",
         "a fork of a kernel with pandas")}
-    site = subjects.Site(False, only=LANGUAGE, kernel_warm=1)
-    try:
-        site.start()
+    with started(False, kernel_warm=0) as site:
         steps(site, took)
-        took["a new session, interpreter waiting"] = created(site)
         forked(site, took)
-    finally:
-        site.stop()
+    with started(True, kernel_warm=1, warm_max=1) as site:
+        took["a new session, interpreter waiting"] = created(site)
+    with started(False, kernel_warm=0, kernel_slots=1) as site:
+        restored(site, took)
     part = Part("Live kernels",
                 "Python, through Caddy, one request after the other; steps, "
                 "`/healthz` (which asks the runner for its kernels) and "
                 "`/runtimes` (which asks nobody) in turns.")
-    site = subjects.Site(False, only=LANGUAGE, kernel_warm=0, kernel_slots=1)
-    try:
-        site.start()
-        restored(site, took)
-    finally:
-        site.stop()
     part.table(["ms", "median", "p95", "p99", "lowest"],
                [row(name, values) for name, values in took.items()])
     part.goal("an empty step / `/healthz`, medians",

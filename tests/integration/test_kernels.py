@@ -545,7 +545,7 @@ class Fronts(unittest.TestCase):
         """A step and its stream through each front server."""
         for kind in ("lighttpd", "nginx", "apache", "cgi-lighttpd"):
             with self.subTest(kind):
-                service = Service(kind)
+                service = Service(kind, kernel_warm=0, warm=False)
                 try:
                     service.start()
                     k = Kernel(service.client())

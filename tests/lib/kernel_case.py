@@ -68,7 +68,8 @@ class Kernel:
         return end
 
     def interrupt(self):
-        r = self.request("POST", "/interrupt")
+        """Whether there was a step."""
+        r = self.request("POST", "/interrupt", b"")
         if r.status != 200:
             raise AssertionError("no interrupt: %r" % r)
         return r.json()["interrupted"]
@@ -91,7 +92,7 @@ class Kernel:
                             + more, body)
 
     def fork(self):
-        r = self.request("POST", "/fork")
+        r = self.request("POST", "/fork", b"")
         if r.status != 201:
             raise AssertionError("no fork: %r" % r)
         return Kernel(self.client, r.json())
