@@ -128,6 +128,9 @@ class Service:
         self.port = free_port()
         self.settings = {
             "rate_per_min": 0,
+            # An interpreter that waits for a kernel session is left behind
+            # for whoever counts what is; tests of kernels ask for it.
+            "kernel_warm": 0,
             # Never from a test into a real network.
             "allow_network": world is not None,
             "allowed_users": [WEB_USER, FRONT_USER],
