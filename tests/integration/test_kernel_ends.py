@@ -220,6 +220,31 @@ class Restarts(EndsCase):
         self.service.wait_ready()
         self.good(k, "print(x)", "8\n")
 
+    def restart_runner(self, number):
+        self.service.runner.send_signal(number)
+        self.service.runner.wait()
+        self.service.start_runner()
+        self.service.wait_ready()
+        self.service.baseline = self.service.snapshot()
+
+    def test_of_the_runner(self):
+        """It has put its kernels on disk."""
+        k = self.kernel()
+        self.good(k, "x = 9")
+        self.restart_runner(signal.SIGTERM)
+        self.assertEqual(k.state(), "hibernated")
+        self.good(k, "print(x)", "9\n")
+
+    def test_of_a_runner_that_was_killed(self):
+        """What was in memory only is dead and says so; no other interpreter
+        takes its place."""
+        k = self.kernel()
+        self.good(k, "x = 9; open('f', 'w').write('1')")
+        self.restart_runner(signal.SIGKILL)
+        self.assert_dead(k, "restarted")
+        self.assertEqual(k.fs("GET", "f").body, b"1")
+        self.good(self.kernel(), "print('x' in globals())", "False\n")
+
     def test_the_sweep_ends_what_has_expired(self):
         import sqlite3
         k = Kernel(self.client)
