@@ -439,14 +439,20 @@ void kernels_tick(struct server *s, uint64_t now_us)
 
 uint64_t kernels_due_us(const struct server *s)
 {
+	const uint64_t now_us = clock_us();
 	uint64_t first = UINT64_MAX;
 	const struct kernel *k = NULL;
 
+	if (s->draining)
+		return first;
 	TAILQ_FOREACH (k, &s->kernels.list, link) {
+		const uint64_t refuse_us = refuse_at_us(s, k);
+
 		if (is_idle(k) && due_us(s, k) < first)
 			first = due_us(s, k);
-		if (k->wants_slot && refuse_at_us(s, k) < first)
-			first = refuse_at_us(s, k);
+		/* Later than that, somebody is making room, and tells. */
+		if (k->wants_slot && refuse_us > now_us && refuse_us < first)
+			first = refuse_us;
 	}
 	return first;
 }

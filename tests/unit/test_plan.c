@@ -9,6 +9,7 @@
 #include <json-c/json.h>
 #include <string.h>
 
+#include "lib/kproto.h"
 #include "lib/proto.h"
 #include "runner/bundle.h"
 #include "runner/plan.h"
@@ -326,9 +327,101 @@ static void test_runsc_verbs(void **state)
 	}
 }
 
+/* The payload of the one frame in b, which has this type. */
+static const uint8_t *only_frame(
+    const struct buf *b, enum proto_type want, size_t *ret_len)
+{
+	const uint8_t *payload;
+	enum proto_type type;
+
+	assert_int_equal(
+	    proto_next(b->data, b->len, &type, &payload, ret_len), b->len);
+	assert_int_equal(type, want);
+	return payload;
+}
+
+static void assert_env(const struct guest_kernel *k, const char *want)
+{
+	for (size_t i = 0; i < k->env_count; i++)
+		if (k->env[i].len == strlen(want) &&
+		    memcmp(k->env[i].data, want, k->env[i].len) == 0)
+			return;
+	fail_msg("no %s", want);
+}
+
+static void test_kernel(void **state)
+{
+	char *run[] = {
+	    (char[]){"/usr/bin/python3"}, (char[]){"{source}"}, NULL};
+	char *env[] = {(char[]){"A=b"}, (char[]){"HOME=/elsewhere"}, NULL};
+	struct runtime rt = {
+	    .name = (char[]){"x"}, .run = run, .env = env, .kernel = true};
+	cleanup_buf struct buf frame = {0};
+	struct guest_kernel k;
+	struct err e;
+	size_t len;
+	const uint8_t *payload;
+
+	(void)state;
+	assert_int_equal(plan_guest_kernel(&rt, 9, &frame, &e), 0);
+	payload = only_frame(&frame, PROTO_GUEST_KERNEL, &len);
+	assert_int_equal(guest_kernel_decode(payload, len, &k, &e), 0);
+	assert_blob(k.language, "python");
+	assert_blob(k.cwd, "/workspace");
+	assert_int_equal(k.run_count, 2);
+	assert_blob(k.run[0], "/usr/bin/python3");
+	assert_blob(k.run[1], "-");
+	assert_int_equal(k.pids, 9);
+	assert_env(&k, "A=b");
+	assert_env(&k, "HOME=/elsewhere");
+	assert_env(&k, "PYTHONUSERBASE=/workspace/.local");
+	guest_kernel_done(&k);
+	buf_clear(&frame);
+	run[0] = (char[]){"/usr/local/bin/node"};
+	assert_int_equal(plan_guest_kernel(&rt, 9, &frame, &e), 0);
+	rt.kernel = false;
+	assert_true(plan_guest_kernel(&rt, 9, &frame, &e) < 0);
+	assert_int_equal(e.kind, ERR_KERNEL_UNSUPPORTED);
+	rt.kernel = true;
+	run[0] = (char[]){"/usr/bin/ruby"};
+	assert_true(plan_guest_kernel(&rt, 9, &frame, &e) < 0);
+	assert_int_equal(e.kind, ERR_KERNEL_UNSUPPORTED);
+}
+
+static void test_kernel_step(void **state)
+{
+	struct job_file files[] = {
+	    {blob("main.py"), blob("1")}, {blob("m.py"), blob("2")}};
+	const struct job job = {.files = files,
+	    .file_count = 2,
+	    .entry = 1,
+	    .stdin_data = blob("in"),
+	    .display = true,
+	    .limits = {.output_bytes = 2048}};
+	cleanup_buf struct buf frame = {0};
+	struct guest_step s;
+	struct err e;
+	size_t len;
+	const uint8_t *payload;
+
+	(void)state;
+	assert_int_equal(plan_guest_step(&job, 7, &frame, &e), 0);
+	payload = only_frame(&frame, PROTO_GUEST_STEP, &len);
+	assert_int_equal(guest_step_decode(payload, len, &s, &e), 0);
+	assert_int_equal(s.number, 7);
+	assert_true(s.display);
+	assert_int_equal(s.output_bytes, 2048);
+	assert_int_equal(s.entry, 1);
+	assert_int_equal(s.file_count, 2);
+	assert_blob(s.stdin_data, "in");
+	guest_step_done(&s);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(test_kernel),
+	    cmocka_unit_test(test_kernel_step),
 	    cmocka_unit_test(test_source_and_args),
 	    cmocka_unit_test(test_source_is_no_option),
 	    cmocka_unit_test(test_warm),

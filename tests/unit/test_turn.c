@@ -128,9 +128,29 @@ static void a_turn_is_passed_on(void **state)
 	assert_false(a.held || v.held);
 }
 
+static void at_once_or_not_at_all(void **state)
+{
+	struct turn_thing thing = {0};
+	struct turn first = {.things = {&thing}};
+	struct turn second = {.things = {&thing}};
+	struct turns q;
+
+	(void)state;
+	turns_init(&q);
+	assert_true(turn_take(&first));
+	assert_true(first.held && thing.held);
+	assert_false(turn_take(&second));
+	assert_false(second.held);
+	turn_end(&q, &first);
+	assert_true(turn_take(&second));
+	turn_end(&q, &second);
+	assert_false(thing.held);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(at_once_or_not_at_all),
 	    cmocka_unit_test_setup(first_come_first_served, setup),
 	    cmocka_unit_test_setup(others_do_not_wait, setup),
 	    cmocka_unit_test_setup(two_things, setup),
