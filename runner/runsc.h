@@ -16,8 +16,8 @@ enum runsc_verb {
 	RUNSC_PAUSE,
 	RUNSC_RESUME,
 	/* Into descriptor RUNSC_IMAGE_FD; it runs on, or is still paused. A
-	 * compressed image is a quarter of the size and takes three times as
-	 * long to write and four times as long to restore (measured). */
+	 * compressed image is a quarter of the size and takes more than twice
+	 * as long to write and to restore (docs/architecture.md). */
 	RUNSC_SAVE,
 	RUNSC_SAVE_SMALL
 };

@@ -336,6 +336,7 @@ int main(int argc, char **argv)
 {
 	static struct live l = {
 	    .box = SANDBOX_NONE, .save = CHECKPOINT_SAVE_NONE};
+	uint64_t begun;
 
 	if (argc < 8 || fcntl(CONTROL, F_SETFD, FD_CLOEXEC) != 0) {
 		(void)fputs("usage: see checkpoint_live.c\n", stderr);
@@ -349,9 +350,10 @@ int main(int argc, char **argv)
 	    .init_path = argv[4],
 	    .platform = "systrap",
 	    .workspace = argv[5]};
+	begun = clock_us();
 	if (strcmp(argv[7], "store") != 0)
 		start(&l, argv[6], argc > 8 ? argv[8] : NULL);
-	answer("up %d", l.box.pid);
+	answer("up %d %" PRIu64, l.box.pid, clock_us() - begun);
 	loop(&l);
 	checkpoint_save_cancel(&l.save);
 	(void)sandbox_done(&l.box, 5000, &e);

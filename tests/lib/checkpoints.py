@@ -11,7 +11,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 
 import cgroups
 import isoproto
@@ -92,7 +91,7 @@ class Live(kernels.Kernel):
             ["boot" if boot else "store"]
         self.launch()
         try:
-            self.pid = int(self.hear("up"))
+            self.pid, self.start_us = map(int, self.hear("up").split())
             if boot and restore is None:
                 self.expect(isoproto.GUEST_READY)
                 if start:
@@ -178,9 +177,3 @@ class Live(kernels.Kernel):
         self.process.kill()
         self.process.wait()
         self.close()
-
-
-def seconds(f, *args, **kw):
-    begun = time.monotonic()
-    f(*args, **kw)
-    return time.monotonic() - begun
