@@ -52,6 +52,7 @@ struct kernel {
 	bool evicted; /* because its slot is needed */
 	uint64_t pinned_until_us; /* it could not be saved: no try before */
 	struct kernel *copy; /* the fork that is being made; or NULL */
+	bool removed; /* with its session */
 	bool ending; /* its worker was told so: */
 	enum kernel_death death; /* and why */
 	char reason[256]; /* of being dead, or of staying resident */

@@ -114,6 +114,8 @@ static void kernel_died(
 	k->checkpoint_bytes = 0;
 	if (!s->draining)
 		kernel_remove_checkpoint(s, k);
+	if (k->removed) /* it was asked for */
+		return;
 	s->kernels.status.deaths_total[k->death]++;
 	log_info("the kernel of session %s is dead: %s", k->workspace->id,
 	    k->reason);
@@ -261,7 +263,7 @@ void kernels_lost(
 	else if (w->spare[0] != '\0' && !w->kernel_dropped)
 		kernels_waiting_lost(s, w, r);
 	w->kernel = NULL;
-	if (death_of(r) == KERNEL_DEATH_FAILED && !s->draining &&
+	if ((r == NULL || r->end == RUN_END_FAILED) && !s->draining &&
 	    !w->kernel_dropped)
 		health_doubt(s);
 }

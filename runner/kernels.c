@@ -151,6 +151,7 @@ void kernels_end(struct server *s, struct workspace *w)
 		if (k->workspace != w && k->volume != w)
 			continue;
 		k->wants_slot = false;
+		k->removed = true;
 		kernel_fail_waiting(
 		    s, k, ERR_SESSION_NOT_FOUND, 0, "the session was removed");
 		if (k->worker != NULL)
