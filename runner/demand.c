@@ -9,7 +9,7 @@
 /* How much more another kind must be worth to get a seat that is taken. */
 #define DROP_FACTOR 2u
 
-#define VARIANTS 4u /* preload or not, network or not */
+#define VARIANTS 6u /* preload or not; no network, one, one by name */
 
 /* ---- entries ------------------------------------------------------------ */
 
@@ -32,12 +32,13 @@ static void add_runtime(
 {
 	for (unsigned i = 0; i < VARIANTS; i++) {
 		const struct demand_kind k = {.runtime = rt,
-		    .preload = (i & 1u) != 0,
-		    .network = (i & 2u) != 0};
+		    .preload = i % 2 != 0,
+		    .network = i >= 2,
+		    .by_name = i >= 4};
 
 		if (k.preload && rt->preload[0] == NULL)
 			continue;
-		add(d, &k, k.network == network);
+		add(d, &k, k.network == network && !k.by_name);
 	}
 }
 
@@ -69,7 +70,7 @@ static bool same_but_reloaded(
 {
 	return a->runtime != NULL && b->runtime != NULL && a->session == NULL &&
 	       b->session == NULL && a->preload == b->preload &&
-	       a->network == b->network &&
+	       a->network == b->network && a->by_name == b->by_name &&
 	       strcmp(a->runtime->name, b->runtime->name) == 0 &&
 	       strcmp(a->runtime->version, b->runtime->version) == 0;
 }
@@ -96,7 +97,8 @@ struct demand_entry *demand_find(
 		if (e->kind.runtime == kind->runtime &&
 		    e->kind.session == NULL &&
 		    e->kind.preload == kind->preload &&
-		    e->kind.network == kind->network)
+		    e->kind.network == kind->network &&
+		    e->kind.by_name == kind->by_name)
 			return e;
 	}
 	return NULL;
@@ -142,7 +144,8 @@ static uint64_t session_bytes(
 {
 	const struct demand_kind like = {.runtime = kind->runtime,
 	    .preload = kind->preload,
-	    .network = kind->network};
+	    .network = kind->network,
+	    .by_name = kind->by_name};
 	const struct demand_entry *e = demand_find(d, &like);
 
 	return e != NULL ? e->bytes : guess_bytes(kind);

@@ -49,6 +49,7 @@ struct demand_kind {
 	const struct runtime *runtime;
 	bool preload; /* the runtime's modules are loaded */
 	bool network;
+	bool by_name; /* to names of a list, which comes with the job */
 	/* Whose directories are mounted; NULL: nobody's. Not looked into. */
 	struct workspace *session;
 	struct workspace *volume;

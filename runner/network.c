@@ -36,6 +36,8 @@ void network_open(struct run *r)
 	} else if (r->job != NULL) {
 		names.names = r->job->allow;
 		names.count = r->job->allow_count;
+	} else {
+		names.late = r->order->by_name;
 	}
 	if (egress_open(
 		&r->egress, r->order->egress, &names, r->order->leaf, &e) < 0)
@@ -66,7 +68,7 @@ int network_attach(struct run *r, struct err *e)
 static int settle_ahead(const struct run *r, struct err *e)
 {
 	if (network_wanted(r) != (r->network != RUN_NETWORK_NONE) ||
-	    r->job->allow_count > 0)
+	    r->order->by_name != (r->job->allow_count > 0))
 		return err_set(e, ERR_SANDBOX_FAILED, EINVAL,
 		    "it waits for jobs with another network");
 	if (r->network == RUN_NETWORK_DOWN && r->online)
@@ -75,12 +77,23 @@ static int settle_ahead(const struct run *r, struct err *e)
 	return 0;
 }
 
+/* Ahead, its names were not known. */
+static int check_for_job(struct run *r, struct err *e)
+{
+	const struct egress_names names = {
+	    .names = r->job->allow, .count = r->job->allow_count};
+
+	if (r->ahead.on && r->order->by_name)
+		return egress_allow(&r->egress, &names, e);
+	return egress_check(&r->egress, e);
+}
+
 int network_settle(struct run *r, struct err *e)
 {
 	struct err why;
 	int rc;
 
-	if (r->network == RUN_NETWORK_UP && egress_check(&r->egress, &why) < 0)
+	if (r->network == RUN_NETWORK_UP && check_for_job(r, &why) < 0)
 		network_down(r, &why);
 	if (r->ahead.on && (rc = settle_ahead(r, e)) < 0)
 		return rc;

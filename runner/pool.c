@@ -217,7 +217,7 @@ static void failed(struct server *s)
 	pool_poke(s, wait_us);
 }
 
-static int session_step(struct server *s, const struct demand_kind *kind,
+static int step_of(struct server *s, const struct demand_kind *kind,
     struct step *ret, struct err *e)
 {
 	const struct turn t = {
@@ -233,17 +233,18 @@ static void boot(struct server *s, struct demand_entry *entry)
 	    .runtime = entry->kind.runtime,
 	    .preload = entry->kind.preload,
 	    .egress = entry->kind.network ? s->egress : NULL,
+	    .by_name = entry->kind.by_name,
 	    .client_fd = -1};
 	const struct image_stamp image =
 	    look_at_image(s->config, entry->kind.runtime);
 	struct worker *w = NULL;
-	struct step step;
+	struct step mounts;
 	struct err e;
 	int rc = 0;
 
 	if (entry->kind.session != NULL) {
-		rc = session_step(s, &entry->kind, &step, &e);
-		order.step = &step;
+		rc = step_of(s, &entry->kind, &mounts, &e);
+		order.step = &mounts;
 	}
 	if (rc < 0 || worker_ahead(s, &order, &w, &e) < 0) {
 		log_error("booting ahead: %s", e.msg);
@@ -535,19 +536,15 @@ bool pool_claim_kind(struct server *s, struct demand_entry *entry,
 bool pool_claim(struct server *s, const struct runtime *rt, struct client *c,
     uint64_t queue_us)
 {
+	const bool network = c->job.network && s->config->allow_network;
 	const struct demand_kind kind = {.runtime = rt,
 	    .preload = predict_preload(rt, &c->job),
-	    .network = c->job.network && s->config->allow_network,
+	    .network = network,
+	    .by_name = network && c->job.allow_count > 0,
 	    .session = workspaces_of(c->turn.things[0]),
 	    .volume = workspaces_of(c->turn.things[1])};
 	struct demand_entry *entry;
 
-	/* A list of names needs its own rules. */
-	if (c->job.allow_count > 0) {
-		if (kind.session != NULL)
-			pool_forget(s, kind.session);
-		return false;
-	}
 	if (kind.session != NULL)
 		return pool_claim_step(s, &kind, c, queue_us);
 	entry = demand_find(&s->pool.demand, &kind);

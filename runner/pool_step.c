@@ -32,6 +32,7 @@ static bool does_for(
 {
 	return entry->kind.runtime == kind->runtime &&
 	       entry->kind.network == kind->network &&
+	       entry->kind.by_name == kind->by_name &&
 	       entry->kind.volume == kind->volume;
 }
 

@@ -118,6 +118,7 @@ struct run_order {
 				 * boot ahead and wait for a claim; or NULL */
 	bool preload; /* ahead: with the runtime's modules loaded */
 	const struct kernel_order *kernel; /* NULL: a run */
+	bool by_name; /* ahead: for jobs with a list of names */
 	const struct egress_policy *egress; /* NULL: boot without network,
 					     * whatever the job says */
 	const struct step *step; /* of a session; NULL: one-shot */

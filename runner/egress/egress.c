@@ -73,7 +73,7 @@ static void keep_resolv_conf(struct egress *eg,
 	static const uint32_t router = NET_ROUTER;
 	cleanup_buf struct buf text = {0};
 
-	if (names->count > 0)
+	if (egress_by_name(names))
 		egress_resolv_conf(&router, 1, &text);
 	else
 		egress_resolv_conf(
@@ -115,15 +115,16 @@ int egress_open(struct egress *eg, const struct egress_policy *policy,
 	return rc;
 }
 
-static int send_question(const struct egress *eg, enum router_ask what, int fd)
+static int send_question(
+    const struct egress *eg, enum router_ask what, int fd, struct buf *list)
 {
 	char byte = (char)what;
-	struct iovec iov = {&byte, 1};
+	struct iovec iov[2] = {{&byte, 1}, {list->data, list->len}};
 	union {
 		char room[CMSG_SPACE(sizeof(int))];
 		struct cmsghdr align;
 	} control = {0};
-	struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1};
+	struct msghdr m = {.msg_iov = iov, .msg_iovlen = 2};
 	struct cmsghdr *c = &control.align;
 
 	if (fd >= 0) {
@@ -134,7 +135,7 @@ static int send_question(const struct egress *eg, enum router_ask what, int fd)
 		c->cmsg_len = CMSG_LEN(sizeof(fd));
 		memcpy(CMSG_DATA(c), &fd, sizeof(fd));
 	}
-	return sendmsg(eg->control, &m, MSG_NOSIGNAL) == 1 ? 0 : -errno;
+	return sendmsg(eg->control, &m, MSG_NOSIGNAL) < 0 ? -errno : 0;
 }
 
 static int take_answer(
@@ -162,11 +163,11 @@ static int take_answer(
 }
 
 /* Whatever is wrong closes: a router that does not answer is no router. */
-static int ask(struct egress *eg, enum router_ask what, int fd,
-    unsigned timeout_ms, struct err *e)
+static int ask_with(struct egress *eg, enum router_ask what, int fd,
+    struct buf *list, unsigned timeout_ms, struct err *e)
 {
 	struct router_answer a = {0};
-	int rc = send_question(eg, what, fd);
+	int rc = send_question(eg, what, fd, list);
 
 	if (rc == 0 || rc == -EPIPE) /* its last word may lie there */
 		rc = take_answer(eg, timeout_ms, &a);
@@ -179,6 +180,14 @@ static int ask(struct egress *eg, enum router_ask what, int fd,
 	if (rc < 0)
 		return err_sys(e, -rc, "the router process");
 	return err_set(e, ERR_INTERNAL, a.code, "%s", a.why);
+}
+
+static int ask(struct egress *eg, enum router_ask what, int fd,
+    unsigned timeout_ms, struct err *e)
+{
+	struct buf none = {0};
+
+	return ask_with(eg, what, fd, &none, timeout_ms, e);
 }
 
 int egress_attach(struct egress *eg, pid_t sandbox, struct err *e)
@@ -200,6 +209,22 @@ int egress_attach(struct egress *eg, pid_t sandbox, struct err *e)
 int egress_check(struct egress *eg, struct err *e)
 {
 	return ask(eg, ROUTER_CHECK, -1, LATE_MS, e);
+}
+
+int egress_allow(
+    struct egress *eg, const struct egress_names *names, struct err *e)
+{
+	cleanup_buf struct buf list = {0};
+
+	for (size_t i = 0; i < names->count; i++) {
+		buf_put(&list, names->names[i].data, names->names[i].len);
+		buf_put(&list, "", 1);
+	}
+	if (list.failed || list.len == 0 || list.len > EGRESS_LIST_MAX) {
+		egress_close(eg);
+		return err_set(e, ERR_INTERNAL, EINVAL, "too long a list");
+	}
+	return ask_with(eg, ROUTER_ALLOW, -1, &list, LATE_MS, e);
 }
 
 void egress_close(struct egress *eg)

@@ -8,6 +8,7 @@
 
 #include "lib/err.h"
 #include "lib/job.h"
+#include "lib/limits.h"
 #include "runner/cgroup.h"
 #include "runner/egress/policy.h"
 
@@ -18,7 +19,8 @@
  *	egress_attach()	after sandbox_start(): links the sandbox's network
  *			namespace to it, and verifies. Only after that may runsc
  *			be started with a network.
- *	egress_check()	when a job is about to use it: still as verified?
+ *	egress_check()	when a job is about to use it: still as verified? Or
+ *			egress_allow(), when its names were not known before
  *	egress_close()	after the answer
  *
  * Whatever fails leaves no way out: the caller goes on without network. The
@@ -40,7 +42,16 @@ struct egress {
 struct egress_names {
 	const struct blob *names;
 	size_t count;
+	bool late; /* they come by egress_allow(): nothing until then */
 };
+
+static inline bool egress_by_name(const struct egress_names *names)
+{
+	return names->late || names->count > 0;
+}
+
+/* The names in one packet, each with a NUL. */
+#define EGRESS_LIST_MAX (LIMIT_ALLOW * 256u)
 
 /*
  * Moves the calling process, which has to be single-threaded, into a user
@@ -57,6 +68,10 @@ int egress_attach(struct egress *eg, pid_t sandbox, struct err *e);
 
 /* Takes microseconds. On failure *eg is closed. */
 int egress_check(struct egress *eg, struct err *e);
+
+/* Of one that was opened for names to come, once: these are they. Checks, too. */
+int egress_allow(
+    struct egress *eg, const struct egress_names *names, struct err *e);
 
 void egress_close(struct egress *eg);
 

@@ -28,7 +28,7 @@ int names_start(struct names *n, const struct egress_policy *policy,
 	pid_t pid;
 
 	*n = (struct names)NAMES_NONE;
-	if (names->count == 0)
+	if (!egress_by_name(names))
 		return 0;
 	n->entries = calloc(ENTRIES_MAX, sizeof(*n->entries));
 	if (n->entries == NULL)
@@ -42,7 +42,20 @@ int names_start(struct names *n, const struct egress_policy *policy,
 	}
 	(void)close(fds[1]);
 	n->socket = fds[0];
+	n->late = names->late;
 	return pid < 0 ? err_sys(e, errno, "fork") : 0;
+}
+
+int names_allow(
+    struct names *n, const void *list, size_t list_len, struct err *e)
+{
+	if (!n->late)
+		return err_set(e, ERR_INTERNAL, EINVAL,
+		    "no names are waited for, or not any more");
+	n->late = false;
+	if (send(n->socket, list, list_len, MSG_NOSIGNAL) != (ssize_t)list_len)
+		return err_sys(e, errno, "telling what is allowed");
+	return 0;
 }
 
 /* 1: it is a new one. 0: it lives longer now. -ENOSPC. */

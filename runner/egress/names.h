@@ -2,6 +2,8 @@
 #ifndef ISOBOX_EGRESS_NAMES_H
 #define ISOBOX_EGRESS_NAMES_H
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "lib/err.h"
@@ -21,6 +23,7 @@ struct names {
 	struct ipv4_set open; /* as the rule set has it */
 	struct names_entry *entries;
 	size_t count;
+	bool late; /* the process waits for the names */
 };
 
 #define NAMES_NONE           \
@@ -32,6 +35,10 @@ struct names {
  * where no names are given. */
 int names_start(struct names *n, const struct egress_policy *policy,
     const struct egress_names *names, struct err *e);
+
+/* Tells the process, which waits for it, what is allowed. */
+int names_allow(
+    struct names *n, const void *list, size_t list_len, struct err *e);
 
 /* The socket is readable: opens what is asked for. Fails when the process is
  * gone. */

@@ -300,6 +300,30 @@ static void serve(struct resolver *r)
 		hear_sandbox(r);
 }
 
+/* What is allowed, when it was not known at the start. The sandbox has no program
+ * before that; whatever it asks is not read. */
+static void await_names(struct resolver *r, char text[EGRESS_LIST_MAX],
+    struct blob names[LIMIT_ALLOW], struct egress_names *ret)
+{
+	ssize_t n;
+	struct err e;
+
+	do
+		n = recv(r->router, text, EGRESS_LIST_MAX, 0);
+	while (n < 0 && errno == EINTR);
+	if (n <= 0 || text[n - 1] != '\0')
+		_exit(1);
+	*ret = (struct egress_names){.names = names};
+	for (const char *p = text; p < text + n; p += strlen(p) + 1) {
+		if (ret->count == LIMIT_ALLOW ||
+		    hostname_check_pattern(p, strlen(p), &e) < 0)
+			_exit(1);
+		names[ret->count++] =
+		    (struct blob){(const uint8_t *)p, strlen(p)};
+	}
+	r->names = ret;
+}
+
 _Noreturn void resolver_main(const struct egress_policy *policy,
     const struct egress_names *names, int socket)
 {
@@ -309,10 +333,15 @@ _Noreturn void resolver_main(const struct egress_policy *policy,
 	    .listener = fcntl(listen_for_sandbox(), F_DUPFD_CLOEXEC, 100),
 	    .tokens = RATE_BURST * 1000ull,
 	    .tokens_ms = clock_ms()};
+	char text[EGRESS_LIST_MAX];
+	struct blob list[LIMIT_ALLOW];
+	struct egress_names late;
 
 	for (size_t i = 0; i < PENDING_MAX; i++)
 		r.pending[i].fd = -1;
 	lock_in(&r);
+	if (names->late)
+		await_names(&r, text, list, &late);
 	for (;;)
 		serve(&r);
 }

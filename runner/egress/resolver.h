@@ -12,7 +12,7 @@
  * The life of the process that answers the sandbox's DNS. It is in the router's
  * network namespace and gives up every capability. On the socket it sends a
  * struct dns_addresses to be opened and waits for one byte: '1' when they are,
- * '0' when there is no room.
+ * '0' when there is no room. With names that come late it hears them there first.
  */
 _Noreturn void resolver_main(const struct egress_policy *policy,
     const struct egress_names *names, int socket);

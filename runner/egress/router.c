@@ -136,7 +136,7 @@ static int setup_netns(
 	    (rc = names_start(&r->names, r->policy, names, e)) < 0 ||
 	    (rc = nft_open(&r->nft, e)) < 0 ||
 	    (rc = rules_build(&r->rules, r->policy, &r->host.addresses,
-		 names->count > 0 ? &r->names.open : NULL, e)) < 0 ||
+		 egress_by_name(names) ? &r->names.open : NULL, e)) < 0 ||
 	    (rc = nft_load(&r->nft, &r->rules, e)) < 0 ||
 	    (rc = slirp_go(&r->slirp, e)) < 0)
 		return rc;
@@ -177,18 +177,23 @@ static _Noreturn void lose(struct router *r, const struct err *e)
 	_exit(1);
 }
 
-/* The next question and the descriptor that came with it, else -1. Waits. Ends
- * with the supervisor. */
-static enum router_ask hear(int *ret_fd)
+struct question {
+	char what; /* enum router_ask */
+	int fd; /* that came with it; -1: none */
+	char list[EGRESS_LIST_MAX];
+	size_t list_len;
+};
+
+/* Waits. Ends with the supervisor. */
+static void hear(struct question *q)
 {
-	char byte = 0;
-	struct iovec iov = {&byte, 1};
+	struct iovec iov[2] = {{&q->what, 1}, {q->list, sizeof(q->list)}};
 	union {
 		char room[CMSG_SPACE(sizeof(int))];
 		struct cmsghdr align;
 	} control;
-	struct msghdr m = {.msg_iov = &iov,
-	    .msg_iovlen = 1,
+	struct msghdr m = {.msg_iov = iov,
+	    .msg_iovlen = 2,
 	    .msg_control = &control,
 	    .msg_controllen = sizeof(control.room)};
 	const struct cmsghdr *c;
@@ -200,11 +205,11 @@ static enum router_ask hear(int *ret_fd)
 	if (n <= 0)
 		_exit(0);
 	c = CMSG_FIRSTHDR(&m);
-	*ret_fd = -1;
+	q->list_len = (size_t)n - 1;
+	q->fd = -1;
 	if (c != NULL && c->cmsg_level == SOL_SOCKET &&
 	    c->cmsg_type == SCM_RIGHTS && c->cmsg_len == CMSG_LEN(sizeof(int)))
-		memcpy(ret_fd, CMSG_DATA(c), sizeof(int));
-	return (enum router_ask)byte;
+		memcpy(&q->fd, CMSG_DATA(c), sizeof(int));
 }
 
 /* ---- attaching a sandbox --------------------------------------------------- */
@@ -380,13 +385,18 @@ static int attach(struct router *r, int netns, struct err *e)
 
 static int handle_question(struct router *r, struct err *e)
 {
-	int fd;
+	struct question q;
+	int rc;
 
-	switch (hear(&fd)) {
+	hear(&q);
+	switch ((enum router_ask)q.what) {
 	case ROUTER_ATTACH:
-		return attach(r, fd, e);
+		return attach(r, q.fd, e);
 	case ROUTER_CHECK:
 		return check(r, e);
+	case ROUTER_ALLOW:
+		rc = names_allow(&r->names, q.list, q.list_len, e);
+		return rc < 0 ? rc : check(r, e);
 	}
 	return err_set(e, ERR_INTERNAL, EINVAL, "no such question");
 }
@@ -440,9 +450,9 @@ _Noreturn void router_main(const struct router_order *order)
 	int rc = setup(&r, order, &e);
 
 	if (rc < 0) {
-		int fd;
+		struct question q;
 
-		(void)hear(&fd);
+		hear(&q);
 		lose(&r, &e);
 	}
 	while (rc == 0)

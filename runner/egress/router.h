@@ -6,11 +6,12 @@
 
 #include "runner/egress/egress.h"
 
-/* What the supervisor asks on the control socket, one packet of one byte; every
- * question has one answer. */
+/* What the supervisor asks on the control socket, one packet that begins with
+ * this byte; every question has one answer. */
 enum router_ask {
 	ROUTER_ATTACH = 'A', /* with the sandbox's network namespace */
-	ROUTER_CHECK = 'C'
+	ROUTER_CHECK = 'C',
+	ROUTER_ALLOW = 'N' /* and the names, up to EGRESS_LIST_MAX bytes */
 };
 
 struct router_answer {

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import threading
+import time
 import unittest
 import zipfile
 
@@ -14,6 +15,7 @@ import router
 import world
 from egress_case import LIMITS, EgressCase
 from harness import Service, descendants, wait_for
+from test_warm import is_warm
 
 ZONE = {
     "pypi.org": [["151.101.0.223"], 300],
@@ -249,10 +251,61 @@ class TestNames(EgressCase):
         wait_for("question", lambda: "dns pypi.org 1" in place.seen()[1])
         found = {pid for r in router.find(service)
                  for pid in descendants(r.pid) - {r.slirp}}
-        self.assertEqual(len(found), 1, found)
-        os.kill(found.pop(), signal.SIGKILL)
+        # The run's, and those of sandboxes that wait.
+        self.assertGreaterEqual(len(found), 1)
+        for pid in found:
+            os.kill(pid, signal.SIGKILL)
         thread.join()
         self.assertEqual(out["stdout"], "151.101.0.223\nclosed\n", out)
+
+
+class TestWaiting(EgressCase):
+    """A sandbox that waited for a run with names hears them with the job."""
+
+    def warm(self, allow, *hosts, until=30):
+        """Runs until one of them got such a sandbox; what that reached."""
+        end = time.monotonic() + until
+        while time.monotonic() < end:
+            r = client.execute("python-slim", REACH, stdin=json.dumps(hosts),
+                               network={"allow": allow}, limits=LIMITS)
+            self.assertEqual(r.status, 200, r)
+            self.assertTrue(r.json()["run"]["network"], r)
+            if is_warm(r):
+                return json.loads(r.json()["run"]["stdout"])
+            time.sleep(0.5)
+        raise AssertionError("no run with names was warm")
+
+    def test_each_has_its_own_names(self):
+        hosts = ("151.101.0.223", "pypi.org", "evil.org", "api.github.com",
+                 "9.9.9.9", "151.101.0.223")
+        no = "no name"
+        for allow, reached in (
+                (["pypi.org"], ["refused", "151.101.0.223", no, no,
+                                "refused", "151.101.0.223"]),
+                (["*.org"], ["refused", "151.101.0.223", "9.9.9.9", no,
+                             "9.9.9.9", "151.101.0.223"]),
+                (["api.github.com"], ["refused", no, no, "1.1.1.1",
+                                      "refused", "refused"]),
+                (["x%d.example" % i for i in range(63)] + ["evil.org"],
+                 ["refused", no, "9.9.9.9", no, "9.9.9.9", "refused"])):
+            self.assertEqual(self.warm(allow, *hosts), reached)
+
+    def test_the_longest_list(self):
+        """64 names as long as names can be, and they are heard."""
+        label = "x" * 61
+        allow = ["%02d%s.%s.%s.%s" % (i, label[2:], label, label, label)
+                 for i in range(63)] + ["pypi.org"]
+        self.assertEqual(self.warm(allow, "pypi.org", "evil.org"),
+                         ["151.101.0.223", "no name"])
+
+    def test_nothing_is_open_to_a_run_without_names(self):
+        """Nor does it get a sandbox that waits for one with names."""
+        self.warm(["pypi.org"], "pypi.org")
+        self.assertEqual(
+            json.loads(run(REACH, stdin='["9.9.9.9"]', network=True)[
+                "stdout"]), ["9.9.9.9"])
+        self.assertFalse(client.run("python-slim", "pass", network=False)[
+            "network"])
 
 
 class TestClients(EgressCase):

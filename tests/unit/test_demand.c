@@ -94,6 +94,27 @@ static void test_one_of_each_when_nobody_asks(void **state)
 	assert_null(kind(d, 1, true)); /* nothing to preload */
 }
 
+/* Each way to the network is another kind, and nobody waits for names unasked. */
+static void test_networks(void **state)
+{
+	struct demand *d = *state;
+	struct demand_kind k = {
+	    .runtime = &runtimes[1], .network = true, .by_name = true};
+	struct demand_entry *by_name = demand_find(d, &k);
+
+	assert_non_null(by_name);
+	assert_ptr_not_equal(by_name, kind(d, 1, false));
+	k.by_name = false;
+	assert_ptr_equal(demand_find(d, &k), kind(d, 1, false));
+	(void)settle(d, 0);
+	assert_int_equal(by_name->have, 0);
+	demand_note(by_name, 0);
+	(void)settle(d, 0);
+	assert_true(by_name->have > 0);
+	k = (struct demand_kind){.runtime = &runtimes[1], .by_name = true};
+	assert_null(demand_find(d, &k));
+}
+
 static void test_seats_follow_requests(void **state)
 {
 	struct demand *d = *state;
@@ -351,6 +372,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    TEST(test_one_of_each_when_nobody_asks),
+	    TEST(test_networks),
 	    TEST(test_seats_follow_requests),
 	    TEST(test_equal_kinds_do_not_fight),
 	    TEST(test_half_is_forgotten),
