@@ -80,12 +80,13 @@ static int settle_ahead(const struct run *r, struct err *e)
 /* Ahead, its names were not known. */
 static int check_for_job(struct run *r, struct err *e)
 {
-	const struct egress_names names = {
-	    .names = r->job->allow, .count = r->job->allow_count};
+	struct egress_names names = {0};
 
-	if (r->ahead.on && r->order->by_name)
-		return egress_allow(&r->egress, &names, e);
-	return egress_check(&r->egress, e);
+	if (!r->ahead.on || !r->order->by_name)
+		return egress_check(&r->egress, e);
+	names.names = r->job->allow;
+	names.count = r->job->allow_count;
+	return egress_allow(&r->egress, &names, e);
 }
 
 int network_settle(struct run *r, struct err *e)
