@@ -414,17 +414,20 @@ static void end_old(struct server *s, uint64_t now_us)
 	struct kernel *k = NULL;
 
 	TAILQ_FOREACH (k, &s->kernels.list, link) {
+		/* One that could not be saved once is tried again, but not
+		 * beyond its time. */
+		const bool late =
+		    now_us >= k->used_us + seconds(s->config->kernel_idle_sec);
+
 		if (!is_idle(k) || now_us < due_us(s, k))
 			continue;
 		if (now_us >= life_end_us(s, k))
 			end_idle(s, k, false);
-		else if (kernel_may_save(s, k) && k->reason[0] == '\0')
+		else if (kernel_may_save(s, k) &&
+			 (k->reason[0] == '\0' || !late))
 			(void)kernel_hibernate(s, k);
-		else if (now_us >=
-			 k->used_us + seconds(s->config->kernel_idle_sec))
+		else if (late)
 			end_idle(s, k, true);
-		else if (kernel_may_save(s, k))
-			(void)kernel_hibernate(s, k);
 	}
 }
 
