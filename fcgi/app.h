@@ -23,6 +23,9 @@ struct app {
 	struct shared_slot keys; /* struct keyring */
 	struct ratelimit *ratelimit; /* NULL: no limit is set */
 	struct store *store; /* a CGI program opens it when it is used */
+	/* Slots of kernels in use, as the runner said last; -1: it did not. */
+	atomic_int kernels_used;
+	atomic_flag asking_kernels; /* one thread does, for all */
 	sem_t large; /* places for large answers that are held in memory */
 	struct accesslog log;
 	struct metrics metrics;

@@ -23,6 +23,7 @@
  */
 struct exchange {
 	struct app *app;
+	bool in_loop; /* the event loop serves this: nothing may wait */
 	struct out *out;
 	struct request req;
 	struct uri_segment params[EXCHANGE_PARAMS]; /* as the route has them */

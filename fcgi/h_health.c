@@ -10,21 +10,36 @@
 #define READY_TIMEOUT_MS 2000u
 #define ALIVE_TIMEOUT_MS 500u
 
-/* The slots of kernels. How many are taken only the runner knows, and it may be
- * away: that is /readyz's to judge. */
-static void put_kernels(struct exchange *x, struct buf *out)
+/* How many slots of kernels are taken only the runner knows, and it may be away or
+ * mute: that is /readyz's to judge. So one thread at a time asks; to the others, and
+ * to the event loop, goes what was heard last. */
+static int kernels_used(struct exchange *x)
 {
-	const struct config *config = x->app->config;
+	struct app *app = x->app;
 	struct runner_status status;
 	struct err e;
 
+	if (x->in_loop || atomic_flag_test_and_set(&app->asking_kernels))
+		return atomic_load(&app->kernels_used);
+	if (rclient_status(app->config->runner_socket, ALIVE_TIMEOUT_MS,
+		&status, &e) < 0)
+		atomic_store(&app->kernels_used, -1);
+	else
+		atomic_store(&app->kernels_used, (int)status.kernels.used);
+	atomic_flag_clear(&app->asking_kernels);
+	return atomic_load(&app->kernels_used);
+}
+
+static void put_kernels(struct exchange *x, struct buf *out)
+{
+	const int used = kernels_used(x);
+
 	buf_puts(out, ",\"kernels\":{\"used\":");
-	if (rclient_status(
-		config->runner_socket, ALIVE_TIMEOUT_MS, &status, &e) < 0)
+	if (used < 0)
 		buf_puts(out, "null");
 	else
-		buf_printf(out, "%u", status.kernels.used);
-	buf_printf(out, ",\"max\":%u}", config->kernel_slots);
+		buf_printf(out, "%d", used);
+	buf_printf(out, ",\"max\":%u}", x->app->config->kernel_slots);
 }
 
 /* Liveness of this process. */

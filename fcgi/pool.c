@@ -44,6 +44,7 @@ struct pool {
 	struct queue large;
 	unsigned large_serving;
 	unsigned large_max;
+	unsigned idle; /* threads that wait for something to do */
 	struct conn *back;
 	bool stop;
 	atomic_size_t count;
@@ -87,8 +88,10 @@ static struct conn *pop(struct pool *p)
 	struct conn *c = NULL;
 
 	(void)pthread_mutex_lock(&p->lock);
+	p->idle++;
 	while ((q = next_queue(p)) == NULL && !p->stop)
 		(void)pthread_cond_wait(&p->filled, &p->lock);
+	p->idle--;
 	if (q != NULL)
 		c = shift(q);
 	if (q == &p->large)
@@ -178,6 +181,16 @@ static void *work(void *arg)
 	return NULL;
 }
 
+bool pool_is_idle(struct pool *p)
+{
+	bool idle;
+
+	(void)pthread_mutex_lock(&p->lock);
+	idle = p->idle > 0 && p->small.first == NULL;
+	(void)pthread_mutex_unlock(&p->lock);
+	return idle;
+}
+
 bool pool_serve_here(struct pool *p, struct conn *c)
 {
 	if (serve(&p->here, c))
@@ -263,8 +276,10 @@ int pool_start(
 	p->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (p->workers == NULL || p->event_fd < 0)
 		r = err_sys(e, errno, "the threads");
-	else if ((r = init_worker(p, &p->here, app, e)) == 0)
+	else if ((r = init_worker(p, &p->here, app, e)) == 0) {
+		p->here.exchange.in_loop = true;
 		r = start_workers(p, threads, app, e);
+	}
 	if (r < 0) {
 		pool_stop(p);
 		return r;

@@ -24,8 +24,11 @@ int pool_start(
  * too long is refused. */
 void pool_push(struct pool *p, struct conn *c);
 
-/* Serves the request in the calling thread, always the same one: for what never
- * waits. True when the connection goes on; else it is closed. */
+/* Whether a thread would begin at once with what is pushed now. */
+bool pool_is_idle(struct pool *p);
+
+/* Serves the request in the calling thread, always the same one, with `in_loop`:
+ * nothing may wait then. True when the connection goes on; else it is closed. */
 bool pool_serve_here(struct pool *p, struct conn *c);
 
 /* Readable when connections come back for their next request. */

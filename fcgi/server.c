@@ -111,8 +111,8 @@ static bool is_over(const struct server *s, const struct conn *c)
 	return s->draining && (is_idle(c) || c->draining);
 }
 
-/* Whether the request is for /healthz: liveness is told from memory, and also
- * when all threads are at work. */
+/* Whether the request is for /healthz: liveness is told also when all threads are
+ * at work. */
 static bool is_liveness(const struct conn *c)
 {
 	static const char path[] = "/healthz";
@@ -128,7 +128,8 @@ static bool is_liveness(const struct conn *c)
 /* What conn_read() or conn_next() said of a connection in no list. */
 static void place(struct server *s, struct conn *c, int r, struct err *e)
 {
-	while (r > 0 && is_liveness(c) && conn_has_room(c)) {
+	while (r > 0 && is_liveness(c) && conn_has_room(c) &&
+	       !pool_is_idle(s->pool)) {
 		if (!pool_serve_here(s->pool, c))
 			return;
 		r = conn_next(c, e);

@@ -413,6 +413,30 @@ class Ending(unittest.TestCase):
         self.assertEqual(self.service.request("GET", "/healthz").status, 200)
 
 
+class MuteRunner(ServiceCase):
+    """One that takes connections and says nothing: /healthz, which tells how
+    many kernels there are, waits for it, and nobody else does."""
+
+    def test_liveness_holds_nobody_up(self):
+        end = threading.Event()
+        self.addCleanup(end.set)
+        self.runner.on_status = lambda call: end.wait(20)
+        answers = []
+        threads = [threading.Thread(target=lambda: answers.append(
+            self.service.request("GET", "/healthz"))) for _ in range(40)]
+        begun = time.monotonic()
+        for t in threads:
+            t.start()
+        self.assertEqual(
+            self.service.request("GET", "/runtimes").status, 200)
+        for t in threads:
+            t.join()
+        # One after the other they would take 20 s.
+        self.assertLess(time.monotonic() - begun, 8)
+        self.assertEqual({(a.status, a.json()["kernels"]["used"])
+                          for a in answers}, {(200, None)})
+
+
 class Small(ServiceCase):
     """The default number of threads, idle and after work."""
 
