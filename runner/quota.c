@@ -458,7 +458,8 @@ static int check_storage(const struct watch *w, struct err *e)
 	const struct config *c = w->order->config;
 	struct statvfs fs;
 
-	if (!has_grown(w))
+	/* At rest nothing of what fills the disk is its own. */
+	if (w->state.rests || !has_grown(w))
 		return 0;
 	if (fstatvfs(w->spaces[0].fd, &fs) != 0)
 		return err_sys(e, errno, "asking for the free disk space");
@@ -572,8 +573,11 @@ static void listen_to(struct watch *w)
 	char word;
 	ssize_t n;
 
-	while ((n = recv(w->out, &word, sizeof word, MSG_DONTWAIT)) > 0)
+	while ((n = recv(w->out, &word, sizeof word, MSG_DONTWAIT)) > 0) {
 		w->state.rests = word == REST;
+		for (unsigned i = 0; i < w->order->step->count; i++)
+			w->spaces[i].begun_bytes = w->spaces[i].usage.bytes;
+	}
 	if (n == 0)
 		_exit(0);
 }
