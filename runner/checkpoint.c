@@ -19,6 +19,7 @@
 #include "lib/cleanup.h"
 #include "lib/file.h"
 #include "lib/limits.h"
+#include "lib/log.h"
 #include "runner/ws_trash.h"
 
 #define DIR_FLAGS (O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
@@ -124,11 +125,13 @@ int checkpoint_remove(
     const struct checkpoints *cp, const char *id, struct err *e)
 {
 	char name[CHECKPOINT_NAME_SIZE];
-	int rc = checkpoint_discard(cp, id, e);
+	int rc;
 
+	/* In this order: a commit between the two is found by the second. */
 	checkpoint_new_name(id, name);
+	rc = checkpoint_discard(cp, name, e);
 	if (rc >= 0)
-		rc = checkpoint_discard(cp, name, e);
+		rc = checkpoint_discard(cp, id, e);
 	return rc < 0 ? rc : 0;
 }
 
@@ -177,9 +180,12 @@ static int list_one(
 {
 	const struct listing *l = arg;
 	uint64_t bytes = 0;
-	int rc = checkpoint_bytes(cp, name, &bytes, e);
 
-	return rc < 0 ? rc : l->fn(l->arg, name, bytes);
+	if (checkpoint_bytes(cp, name, &bytes, e) >= 0)
+		return l->fn(l->arg, name, bytes);
+	/* Not ours, or broken: the others are there nevertheless. */
+	log_warn("%s: %s", name, e->msg);
+	return 0;
 }
 
 int checkpoints_list(const struct checkpoints *cp, checkpoint_list_fn *fn,

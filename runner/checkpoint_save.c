@@ -144,7 +144,7 @@ static int seal_file(
 	rc = stamp_hash_fd(fd, &ret->size, ret->hash, e);
 	if (rc < 0)
 		return rc;
-	(void)snprintf(ret->name, sizeof ret->name, "%s", name);
+	memcpy(ret->name, name, strlen(name) + 1); /* stamp_name_ok() */
 	return fsync(fd) == 0 ? 0 : err_sys(e, errno, "syncing a checkpoint");
 }
 

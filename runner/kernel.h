@@ -51,6 +51,7 @@ struct kernel {
 	uint64_t saving_us; /* since when */
 	bool evicted; /* because its slot is needed */
 	uint64_t pinned_until_us; /* it could not be saved: no try before */
+	unsigned save_failures; /* in a row, since its last step */
 	struct kernel *copy; /* the fork that is being made; or NULL */
 	bool removed; /* with its session */
 	bool ending; /* its worker was told so: */
@@ -180,6 +181,9 @@ void kernel_fork(struct server *s, struct client *c, struct kernel *k);
 void kernel_fork_ends(
     struct server *s, struct kernel *k, const struct run_report *r);
 void kernel_undo_fork(struct server *s, struct kernel *k);
+/* k is gone before its copy was made: nothing is left of that, and who waits for
+ * it is told. */
+void kernel_fail_fork(struct server *s, struct kernel *k);
 
 /* ---- kernel_slots.c: who is resident ---------------------------------------- */
 

@@ -17,8 +17,10 @@
 /* Until then a save is over, or its supervisor hangs. */
 #define SAVE_MAX_US 90000000u
 
-/* What could not be saved is tried again after so long. */
+/* What could not be saved is tried again after so long, then after twice that, and
+ * so on: each try writes all of it. */
 #define PINNED_US 60000000u
+#define PINNED_DOUBLED_MAX 5u
 
 static struct blob text_blob(const char *s)
 {
@@ -188,6 +190,7 @@ void kernel_hibernated(
 	k->worker = NULL;
 	k->memory_bytes = -1;
 	k->state = KERNEL_HIBERNATED;
+	k->ending = false;
 	k->checkpoint_bytes = r->saved_bytes;
 	k->reason[0] = '\0';
 	st->hibernations_total++;
@@ -204,8 +207,12 @@ void kernel_stays(
 		kernel_fork_ends(s, k, r);
 		return;
 	}
-	k->worker->deadline_us = UINT64_MAX;
-	k->pinned_until_us = clock_us() + PINNED_US;
+	if (!k->ending)
+		k->worker->deadline_us = UINT64_MAX;
+	k->pinned_until_us =
+	    clock_us() + ((uint64_t)PINNED_US << k->save_failures);
+	if (k->save_failures < PINNED_DOUBLED_MAX)
+		k->save_failures++;
 	(void)snprintf(k->reason, sizeof k->reason, "%s", r->why);
 	log_info("the kernel of session %s stays in memory: %s",
 	    k->workspace->id, k->reason);
@@ -247,9 +254,9 @@ void kernel_remove_checkpoint(struct server *s, const struct kernel *k)
 {
 	struct err e;
 
-	if (kernel_is_on_disk(s, k) &&
-	    checkpoint_remove(&s->kernels.checkpoints, k->workspace->id, &e) <
-		0)
+	/* also what is left of one that was being made */
+	if (s->kernels.on_disk && checkpoint_remove(&s->kernels.checkpoints,
+				      k->workspace->id, &e) < 0)
 		log_warn("%s", e.msg);
 }
 
@@ -311,7 +318,10 @@ static int make_copy(struct server *s, struct kernel *k, const struct blob *id,
 	copy->life_us = k->life_us;
 	buf_put(&copy->allow, k->allow.data, k->allow.len);
 	k->copy = copy;
-	return 0;
+	if (!copy->allow.failed)
+		return 0;
+	kernel_undo_fork(s, k);
+	return err_set(e, ERR_INTERNAL, ENOMEM, "no room for a fork");
 }
 
 void kernel_fork(struct server *s, struct client *c, struct kernel *k)
@@ -351,6 +361,7 @@ void kernel_undo_fork(struct server *s, struct kernel *k)
 	if (copy == NULL)
 		return;
 	copy->state = KERNEL_STARTING;
+	kernel_remove_checkpoint(s, copy);
 	workspaces_discard(s, copy->workspace);
 	copy->fresh = true;
 	kernel_undo(s, copy);
@@ -366,6 +377,16 @@ static struct client *fork_client(
 		    c->kernel_wait == KERNEL_WAIT_COPY)
 			return c;
 	return NULL;
+}
+
+void kernel_fail_fork(struct server *s, struct kernel *k)
+{
+	struct client *c = fork_client(s, k);
+
+	kernel_undo_fork(s, k);
+	if (c != NULL)
+		client_fail(
+		    s, c, ERR_KERNEL_DEAD, 0, "it ended while it was copied");
 }
 
 static void fork_failed(struct server *s, struct kernel *k, struct client *c,
@@ -400,9 +421,10 @@ void kernel_fork_ends(
 	struct client *c = fork_client(s, k);
 
 	k->saving = false;
-	k->worker->deadline_us = UINT64_MAX;
+	if (!k->ending)
+		k->worker->deadline_us = UINT64_MAX;
 	k->used_us = clock_us();
-	if (k->copy == NULL) /* removed by now: the next start sweeps it */
+	if (k->copy == NULL) /* removed meanwhile, with its checkpoint */
 		;
 	else if (r->kernel == KERNEL_WORD_FORKED)
 		forked(s, k, c, r);

@@ -161,6 +161,9 @@ void kernel_save(struct run *r, bool fork)
 			stays(r, &e);
 		return;
 	}
+	/* From now on one may be there, even if that is not known for sure. */
+	if (!fork)
+		r->kernel.restored = true;
 	r->phase = PHASE_SAVE;
 	r->begun_us = clock_us();
 	r->deadline_us = r->kernel.save.deadline_us;

@@ -19,6 +19,9 @@
 /* What is the host's fault is not tried again at once. */
 #define RETRY_US 5000000u
 
+/* Idle so long, a kernel that cannot be saved gives its slot to who needs it. */
+#define UNSAVABLE_US 300000000u
+
 /* To who came when all slots were in use. */
 #define RETRY_AFTER_S 5u
 
@@ -260,8 +263,13 @@ static int boot(struct server *s, struct kernel *k, struct err *e)
 		return -ENOENT;
 	kernel.limits = limits_of(s, rt);
 	if ((rc = get_strings(&names, LIMIT_ALLOW, "allow", &allow,
-		 &kernel.allow_count, e)) < 0 ||
-	    (rc = workspaces_spaces(s, k->workspace, k->volume, &step, e)) < 0)
+		 &kernel.allow_count, e)) < 0)
+		return rc;
+	/* No names would be all names. */
+	if (!reader_done(&names))
+		return err_set(e, ERR_INTERNAL, EBADMSG,
+		    "the names that it may reach are lost");
+	if ((rc = workspaces_spaces(s, k->workspace, k->volume, &step, e)) < 0)
 		return rc;
 	kernel.allow = allow;
 	kernel.id = k->workspace->id;
@@ -318,6 +326,31 @@ static struct kernel *next_wanting(const struct server *s)
 	return first;
 }
 
+static bool is_idle(const struct kernel *k)
+{
+	return k->state == KERNEL_RESIDENT && !k->ending && !k->saving &&
+	       !k->workspace->turn.held;
+}
+
+/* What holds its slot only because it cannot be put on disk has it for a while,
+ * and not for ever: nobody else would get in. True: one ends. */
+static bool end_unsavable(struct server *s)
+{
+	const uint64_t now_us = clock_us();
+	struct kernel *k = NULL, *found = NULL;
+
+	TAILQ_FOREACH (k, &s->kernels.list, link)
+		if (is_idle(k) && k->reason[0] != '\0' &&
+		    now_us >= k->used_us + UNSAVABLE_US &&
+		    (found == NULL || k->used_us < found->used_us))
+			found = k;
+	if (found == NULL)
+		return false;
+	kernel_stop(s, found, KERNEL_DEATH_IDLE,
+	    "its slot was needed, and it could not be put on disk");
+	return true;
+}
+
 /* Who was idle longest makes room, unless enough are about to. True: some will. */
 static bool make_room(struct server *s)
 {
@@ -327,15 +360,18 @@ static bool make_room(struct server *s)
 
 	TAILQ_FOREACH (k, &s->kernels.list, link) {
 		wanting += k->wants_slot;
-		going += (k->saving && k->copy == NULL) || k->ending;
+		going += k->worker != NULL &&
+			 ((k->saving && k->copy == NULL) || k->ending);
 		if (kernel_may_save(s, k) &&
 		    (found == NULL || k->used_us < found->used_us))
 			found = k;
 	}
 	TAILQ_FOREACH (w, &s->workers, link)
 		going += w->kernel_slot && w->kernel == NULL;
-	if (going >= wanting || found == NULL)
+	if (going >= wanting)
 		return going > 0;
+	if (found == NULL)
+		return end_unsavable(s) || going > 0;
 	if (!kernel_hibernate(s, found))
 		return true; /* just dying */
 	found->evicted = true;
@@ -348,6 +384,11 @@ static void serve_wanting(struct server *s, uint64_t now_us)
 	struct kernel *k = NULL;
 
 	while ((k = next_wanting(s)) != NULL) {
+		/* Who wanted the step has left: it can stay where it is. */
+		if (k->state == KERNEL_HIBERNATED && !kernel_is_wanted(s, k)) {
+			k->wants_slot = false;
+			continue;
+		}
 		if (s->kernels.used < s->config->kernel_slots) {
 			start(s, k);
 			continue;
@@ -381,10 +422,10 @@ static uint64_t life_end_us(const struct server *s, const struct kernel *k)
 	return k->resident_us + (life > k->life_us ? life - k->life_us : 0);
 }
 
-static bool is_idle(const struct kernel *k)
+/* One that could not be saved is tried again, but not beyond this. */
+static uint64_t idle_end_us(const struct server *s, const struct kernel *k)
 {
-	return k->state == KERNEL_RESIDENT && !k->ending && !k->saving &&
-	       !k->workspace->turn.held;
+	return k->used_us + seconds(s->config->kernel_idle_sec);
 }
 
 /* When something is to be done about one that is idle. */
@@ -395,6 +436,8 @@ static uint64_t due_us(const struct server *s, const struct kernel *k)
 
 	if (idle < k->pinned_until_us)
 		idle = k->pinned_until_us;
+	if (k->reason[0] != '\0' && idle > idle_end_us(s, k))
+		idle = idle_end_us(s, k);
 	return idle < life ? idle : life;
 }
 
@@ -414,10 +457,7 @@ static void end_old(struct server *s, uint64_t now_us)
 	struct kernel *k = NULL;
 
 	TAILQ_FOREACH (k, &s->kernels.list, link) {
-		/* One that could not be saved once is tried again, but not
-		 * beyond its time. */
-		const bool late =
-		    now_us >= k->used_us + seconds(s->config->kernel_idle_sec);
+		const bool late = now_us >= idle_end_us(s, k);
 
 		if (!is_idle(k) || now_us < due_us(s, k))
 			continue;

@@ -94,7 +94,7 @@ static void kernel_died(
 		kernel_not_restored(s, k, r);
 		return;
 	}
-	kernel_undo_fork(s, k);
+	kernel_fail_fork(s, k);
 	k->saving = false;
 	k->restoring = false;
 
@@ -109,6 +109,7 @@ static void kernel_died(
 		return;
 	}
 	k->state = KERNEL_DEAD;
+	k->ending = false;
 	k->worker = NULL;
 	k->online = false;
 	k->checkpoint_bytes = 0;
@@ -144,7 +145,8 @@ static void kernel_ready(
 {
 	struct kernel *k = w->kernel;
 
-	w->deadline_us = UINT64_MAX;
+	if (k == NULL || !k->ending)
+		w->deadline_us = UINT64_MAX;
 	w->seat.bytes = r->memory_bytes > 0 ? (uint64_t)r->memory_bytes : 0;
 	if (k == NULL) {
 		w->report = *r; /* of its boot, for who gets it */
@@ -189,6 +191,7 @@ static void kernel_stepped(
 		k->used_us = clock_us();
 		k->memory_bytes = r->memory_bytes;
 		k->checkpoint_bytes = 0;
+		k->save_failures = 0;
 		note_network(s, k, r);
 		if (k->ending) /* its turn is its end's */
 			return;

@@ -23,8 +23,10 @@ void kernel_free(struct server *s, struct kernel *k)
 	ws_unref(&s->workspaces.table, k->workspace);
 	if (k->volume != NULL)
 		ws_unref(&s->workspaces.table, k->volume);
-	if (k->worker != NULL)
+	if (k->worker != NULL) {
+		kernel_stop(s, k, KERNEL_DEATH_EXIT, "its session is gone");
 		k->worker->kernel = NULL;
+	}
 	buf_free(&k->allow);
 	free(k);
 }

@@ -220,14 +220,34 @@ class Forks(Case):
 
 
 class Idle(Case):
-    def test_idle_ones_go(self):
-        def restart_with(seconds):
-            service.settings["kernel_hibernate_sec"] = seconds
-            service.write_config()
-            self.restart(signal.SIGTERM)
+    def restart_with(self, **settings):
+        before = {key: service.settings.get(key) for key in settings}
+        service.settings.update(settings)
+        service.write_config()
+        self.restart(signal.SIGTERM)
+        return before
 
-        self.addCleanup(restart_with, 3600)
-        restart_with(1)
+    def test_one_that_ended_holds_no_slot(self):
+        """It cannot be saved and ends of its idleness: then others push each
+        other out as before."""
+        before = self.restart_with(kernel_idle_sec=10,
+                                   kernel_hibernate_sec=3600)
+        before["kernel_idle_sec"] = 1800
+        self.addCleanup(lambda: self.restart_with(**before))
+        k = self.kernel()
+        self.good(k.step("import os\nf = open('g', 'w+')\nos.unlink('g')"),
+                  "")
+        self.state(k, "dead")
+        kernels = [self.kernel() for _ in range(3)]
+        for n, other in enumerate(kernels):
+            self.good(other.step("x = %d" % n), "")
+        for n, other in enumerate(kernels):
+            self.good(other.step("print(x)"), "%d\n" % n)
+        self.assertIn("idle", k.stat().reason)
+
+    def test_idle_ones_go(self):
+        before = self.restart_with(kernel_hibernate_sec=1)
+        self.addCleanup(lambda: self.restart_with(**before))
         k = self.kernel()
         self.good(k.step("import threading, time\nn = 0\ndef run():\n"
                          "  global n\n  while True: n += 1; time.sleep(.01)\n"
