@@ -44,6 +44,7 @@ static const char settings[] = "PRAGMA synchronous = FULL;"
 
 int store_conn_fail(struct store_conn *c, int rc, struct err *e)
 {
+	const char *file = sqlite3_db_filename(c->db, "main");
 	int code = sqlite3_system_errno(c->db);
 
 	switch (rc & 0xff) {
@@ -69,7 +70,7 @@ int store_conn_fail(struct store_conn *c, int rc, struct err *e)
 	case SQLITE_CANTOPEN:
 		c->broken = true;
 		/* The last of what SQLite tried need not be the reason. */
-		if (access(sqlite3_db_filename(c->db, "main"), W_OK) != 0)
+		if (file != NULL && access(file, W_OK) != 0)
 			code = errno;
 		return err_set(e, ERR_STORAGE_FAILED, code > 0 ? code : EACCES,
 		    "the store cannot be opened: %s",
