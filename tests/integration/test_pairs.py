@@ -18,7 +18,7 @@ from harness import Service, command_line
 from test_sessions import Session
 from test_warm import LANGUAGE, is_warm, only
 
-PAIRS = int(os.environ.get("ISOBOX_PAIRS", "100"))
+PAIRS = int(os.environ.get("ISOBOX_PAIRS", "50"))
 PAGE = 4096
 
 PROGRAM = r'''
