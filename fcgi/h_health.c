@@ -21,8 +21,8 @@ static int kernels_used(struct exchange *x)
 
 	if (x->in_loop || atomic_flag_test_and_set(&app->asking_kernels))
 		return atomic_load(&app->kernels_used);
-	if (rclient_status(app->config->runner_socket, ALIVE_TIMEOUT_MS,
-		&status, &e) < 0)
+	if (rclient_status(
+		app->config->runner_socket, ALIVE_TIMEOUT_MS, &status, &e) < 0)
 		atomic_store(&app->kernels_used, -1);
 	else
 		atomic_store(&app->kernels_used, (int)status.kernels.used);

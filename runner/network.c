@@ -68,8 +68,7 @@ int network_attach(struct run *r, struct err *e)
 static int settle_ahead(const struct run *r, struct err *e)
 {
 	if (network_wanted(r) != (r->network != RUN_NETWORK_NONE) ||
-	    r->order->by_name !=
-		(network_wanted(r) && r->job->allow_count > 0))
+	    r->order->by_name != (network_wanted(r) && r->job->allow_count > 0))
 		return err_set(e, ERR_SANDBOX_FAILED, EINVAL,
 		    "it waits for jobs with another network");
 	if (r->network == RUN_NETWORK_DOWN && r->online)
