@@ -38,8 +38,9 @@
 #define BODY_RATE_MIN (32u * 1024) /* bytes a second */
 
 /* What is dropped behind an answer, so that a front server which sends a body
- * first can deliver it. */
-#define DRAIN_MAX (16u << 20)
+ * first can deliver it: several times what any request may have, for a body that
+ * is refused is larger than that. */
+#define DRAIN_MAX (64u << 20)
 
 /* A body as it comes. */
 struct stream {
