@@ -18,7 +18,7 @@
 #define BODY_RATE_MIN (32u * 1024) /* bytes a second */
 #define READ_STEP 16384u
 #define WRITE_MAX_MS 30000 /* for the web server to take some of the answer */
-#define DISCARD_MAX (16u << 20) /* read of a body that nobody wanted */
+#define DISCARD_MAX (64u << 20) /* read of a body that nobody wanted */
 #define BUFFER_SIZE 8192u
 
 struct cgi_out {
