@@ -121,15 +121,21 @@ void checkpoint_new_name(const char *id, char ret[CHECKPOINT_NAME_SIZE])
 	(void)snprintf(ret, CHECKPOINT_NAME_SIZE, ".new-%s", id);
 }
 
-int checkpoint_remove(
+int checkpoint_remove_new(
     const struct checkpoints *cp, const char *id, struct err *e)
 {
 	char name[CHECKPOINT_NAME_SIZE];
-	int rc;
 
-	/* In this order: a commit between the two is found by the second. */
 	checkpoint_new_name(id, name);
-	rc = checkpoint_discard(cp, name, e);
+	return checkpoint_discard(cp, name, e);
+}
+
+int checkpoint_remove(
+    const struct checkpoints *cp, const char *id, struct err *e)
+{
+	/* In this order: a commit between the two is found by the second. */
+	int rc = checkpoint_remove_new(cp, id, e);
+
 	if (rc >= 0)
 		rc = checkpoint_discard(cp, id, e);
 	return rc < 0 ? rc : 0;

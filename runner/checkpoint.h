@@ -56,6 +56,10 @@ int checkpoint_bytes(
 int checkpoint_remove(
     const struct checkpoints *cp, const char *id, struct err *e);
 
+/* Only what is left of one that was being made, by who is dead. */
+int checkpoint_remove_new(
+    const struct checkpoints *cp, const char *id, struct err *e);
+
 /* The checkpoint `from` under another id, too, which must not have one: a fork.
  * They share their bytes on the disk. */
 int checkpoint_copy(const struct checkpoints *cp, const char *from,
@@ -76,6 +80,9 @@ struct checkpoint_order {
 	 * CHECKPOINT_ABOUT_MAX bytes, none of them secret. */
 	struct blob about;
 	uint64_t max_bytes; /* a larger one is ERR_QUOTA_EXCEEDED */
+	/* What somebody has seen to that there is room for; a larger one, of a
+	 * kernel that has grown since, is ERR_STORAGE_FULL. */
+	uint64_t promised_bytes;
 	uint64_t min_free_bytes; /* of the disk, else ERR_STORAGE_FULL */
 	unsigned timeout_ms;
 	/* A fork: the sandbox goes on afterwards, and its workspace as it was

@@ -312,15 +312,24 @@ static int write_image(struct save *s, enum runsc_verb verb, struct err *e)
 	return rc < 0 ? rc : checkpoint_usage(s->dir_fd, &s->saved.bytes, e);
 }
 
+static bool fits(const struct save *s)
+{
+	return s->saved.bytes <= s->o->max_bytes &&
+	       s->saved.bytes <= s->o->promised_bytes;
+}
+
 /* Compressed only when there is no room for it as it is. */
 static int write_fitting(struct save *s, struct err *e)
 {
 	int rc = write_image(s, RUNSC_SAVE, e);
 
-	if (rc == 0 && s->saved.bytes > s->o->max_bytes)
+	if (rc == 0 && !fits(s))
 		rc = write_image(s, RUNSC_SAVE_SMALL, e);
-	if (rc < 0 || s->saved.bytes <= s->o->max_bytes)
+	if (rc < 0 || fits(s))
 		return rc;
+	if (s->saved.bytes <= s->o->max_bytes)
+		return err_set(e, ERR_STORAGE_FULL, ENOSPC,
+		    "the kernel has grown while it was saved");
 	return err_set(e, ERR_QUOTA_EXCEEDED, EDQUOT,
 	    "the kernel takes %llu MiB of the disk when it is saved, %llu MiB "
 	    "are left of the session's quota",

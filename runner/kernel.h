@@ -174,7 +174,13 @@ bool kernel_is_on_disk(const struct server *s, const struct kernel *k);
 void kernel_fell_back(struct server *s, struct kernel *k);
 
 /* It is dead: no later life of the runner is to find it. */
-void kernel_remove_checkpoint(struct server *s, const struct kernel *k);
+void kernel_remove_checkpoint(struct server *s, struct kernel *k);
+
+/* What its checkpoint takes, to be told and counted: as is known, or as it is on
+ * the disk. A save of it is not under way any more. */
+void kernel_count_checkpoint(
+    struct server *s, struct kernel *k, uint64_t bytes);
+void kernel_look_at_checkpoint(struct server *s, struct kernel *k);
 
 /* A copy of k, which is resident and idle, for c. */
 void kernel_fork(struct server *s, struct client *c, struct kernel *k);

@@ -106,7 +106,7 @@ static int found(void *arg, const char *id, uint64_t bytes)
 	if (k == NULL)
 		return -ENOMEM;
 	k->state = KERNEL_HIBERNATED;
-	k->checkpoint_bytes = bytes;
+	kernel_count_checkpoint(s, k, bytes);
 	if (checkpoint_about(&s->kernels.checkpoints, id, &about, &e) >= 0 &&
 	    read_about(s, k, &about, &e) == 0)
 		return 0;
@@ -125,7 +125,8 @@ void kernels_open(struct server *s)
 	struct checkpoint_stamp ignored;
 	struct err e;
 
-	if (!s->workspaces.usable || s->config->kernel_slots == 0)
+	/* Without slots, too: what is there counts, and goes with its session. */
+	if (!s->workspaces.usable)
 		return;
 	if (checkpoints_open(&s->workspaces.root, &ks->checkpoints, &e) < 0) {
 		log_error("kernels are not put on disk: %s", e.msg);
@@ -133,10 +134,30 @@ void kernels_open(struct server *s)
 	}
 	ks->on_disk = true;
 	/* The children find it done: the programs' digests. */
-	(void)checkpoint_stamp_now(&ks->stamps, &any, &ignored, &e);
+	if (s->config->kernel_slots > 0)
+		(void)checkpoint_stamp_now(&ks->stamps, &any, &ignored, &e);
 	if (checkpoints_sweep(&ks->checkpoints, &e) < 0 ||
 	    checkpoints_list(&ks->checkpoints, found, s, &e) < 0)
 		log_error("kernels on disk: %s", e.msg);
+}
+
+/* ---- what it takes ------------------------------------------------------- */
+
+void kernel_count_checkpoint(struct server *s, struct kernel *k, uint64_t bytes)
+{
+	k->checkpoint_bytes = bytes;
+	ws_set_saved(&s->workspaces.table, k->workspace, bytes);
+}
+
+void kernel_look_at_checkpoint(struct server *s, struct kernel *k)
+{
+	uint64_t bytes = 0;
+	struct err e;
+
+	if (s->kernels.on_disk)
+		(void)checkpoint_bytes(
+		    &s->kernels.checkpoints, k->workspace->id, &bytes, &e);
+	kernel_count_checkpoint(s, k, bytes);
 }
 
 /* ---- to the disk --------------------------------------------------------- */
@@ -191,7 +212,7 @@ void kernel_hibernated(
 	k->memory_bytes = -1;
 	k->state = KERNEL_HIBERNATED;
 	k->ending = false;
-	k->checkpoint_bytes = r->saved_bytes;
+	kernel_count_checkpoint(s, k, r->saved_bytes);
 	k->reason[0] = '\0';
 	st->hibernations_total++;
 	st->hibernation_us_total += clock_us() - k->saving_us;
@@ -207,6 +228,7 @@ void kernel_stays(
 		kernel_fork_ends(s, k, r);
 		return;
 	}
+	kernel_look_at_checkpoint(s, k);
 	if (!k->ending)
 		k->worker->deadline_us = UINT64_MAX;
 	k->pinned_until_us =
@@ -244,13 +266,16 @@ void kernel_fell_back(struct server *s, struct kernel *k)
 	k->reason[0] = '\0';
 	k->memory_bytes = -1;
 	k->state = KERNEL_HIBERNATED;
-	(void)checkpoint_bytes(&s->kernels.checkpoints, k->workspace->id,
-	    &k->checkpoint_bytes, &e);
+	/* Who was making another one is dead, and it is nobody's. */
+	if (checkpoint_remove_new(
+		&s->kernels.checkpoints, k->workspace->id, &e) < 0)
+		log_warn("%s", e.msg);
+	kernel_look_at_checkpoint(s, k);
 	if (kernel_is_wanted(s, k))
 		kernel_want(s, k);
 }
 
-void kernel_remove_checkpoint(struct server *s, const struct kernel *k)
+void kernel_remove_checkpoint(struct server *s, struct kernel *k)
 {
 	struct err e;
 
@@ -258,6 +283,7 @@ void kernel_remove_checkpoint(struct server *s, const struct kernel *k)
 	if (s->kernels.on_disk && checkpoint_remove(&s->kernels.checkpoints,
 				      k->workspace->id, &e) < 0)
 		log_warn("%s", e.msg);
+	kernel_look_at_checkpoint(s, k);
 }
 
 /* What is good for nothing stays so; else the next step may have more luck. */
@@ -405,14 +431,29 @@ static void forked(struct server *s, struct kernel *k, struct client *c,
     const struct run_report *r)
 {
 	struct kernel *copy = k->copy;
+	struct ws_account *a =
+	    ws_account(&s->workspaces.table, copy->workspace);
 
 	k->copy = NULL;
 	copy->state = KERNEL_HIBERNATED;
-	copy->checkpoint_bytes = r->saved_bytes;
+	ws_account_set(a, atomic_load(&a->state), &r->copied);
+	kernel_count_checkpoint(s, copy, r->saved_bytes);
 	copy->used_us = clock_us();
 	s->kernels.status.forks_total++;
 	if (c != NULL)
 		kernel_answer(s, c, copy);
+}
+
+/* Its checkpoint may have come into being since. */
+static void forget_copy(struct server *s, const struct kernel *k)
+{
+	const struct kernel_mail *mail =
+	    (const struct kernel_mail *)(void *)(k->worker->seat.mailbox +
+						 MAILBOX_MAIL);
+	struct err e;
+
+	if (checkpoint_remove(&s->kernels.checkpoints, mail->copy_id, &e) < 0)
+		log_warn("%s", e.msg);
 }
 
 void kernel_fork_ends(
@@ -424,12 +465,14 @@ void kernel_fork_ends(
 	if (!k->ending)
 		k->worker->deadline_us = UINT64_MAX;
 	k->used_us = clock_us();
-	if (k->copy == NULL) /* removed meanwhile, with its checkpoint */
-		;
+	if (k->copy == NULL) /* removed meanwhile */
+		forget_copy(s, k);
 	else if (r->kernel == KERNEL_WORD_FORKED)
 		forked(s, k, c, r);
 	else
 		fork_failed(s, k, c, r);
+	/* What was promised for the copy is counted where it belongs. */
+	kernel_look_at_checkpoint(s, k);
 	if (s->draining)
 		(void)kernel_hibernate(s, k);
 	else

@@ -112,7 +112,6 @@ static void kernel_died(
 	k->ending = false;
 	k->worker = NULL;
 	k->online = false;
-	k->checkpoint_bytes = 0;
 	if (!s->draining)
 		kernel_remove_checkpoint(s, k);
 	if (k->removed) /* it was asked for */
@@ -190,7 +189,8 @@ static void kernel_stepped(
 		k->steps++;
 		k->used_us = clock_us();
 		k->memory_bytes = r->memory_bytes;
-		k->checkpoint_bytes = 0;
+		if (k->checkpoint_bytes > 0)
+			kernel_count_checkpoint(s, k, 0);
 		k->save_failures = 0;
 		note_network(s, k, r);
 		if (k->ending) /* its turn is its end's */

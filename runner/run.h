@@ -61,6 +61,7 @@ struct kernel_run {
 	bool forking; /* what is saved is a copy */
 	int copy_from, copy_to; /* its workspace, and the copy's; -1 */
 	uint64_t saved_bytes;
+	struct ws_usage copied; /* of a fork */
 	enum err_kind failure; /* of the last save */
 };
 

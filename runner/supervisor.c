@@ -593,7 +593,8 @@ void run_report(const struct run *r, enum kernel_word word)
 	    .timed_out = r->kernel.timed_out,
 	    .failure = r->kernel.failure,
 	    .unrestorable = r->kernel.unrestorable,
-	    .saved_bytes = r->kernel.saved_bytes};
+	    .saved_bytes = r->kernel.saved_bytes,
+	    .copied = r->kernel.copied};
 
 	if (r->end == RUN_END_NONE)
 		rep.memory_bytes = leaf_memory_now(r->order->leaf);

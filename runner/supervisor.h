@@ -69,6 +69,7 @@ struct run_report {
 	uint32_t failure; /* enum err_kind of STAYS */
 	uint32_t unrestorable; /* its checkpoint is good for nothing */
 	uint64_t saved_bytes; /* of the disk, HIBERNATED and FORKED */
+	struct ws_usage copied; /* FORKED: its workspace */
 };
 
 /*

@@ -26,7 +26,7 @@ int workspaces_room(const struct server *s, struct err *e)
 {
 	const struct workspaces *ws = &s->workspaces;
 
-	return ws_storage_room(s->config, &ws->root, &ws->table.ledger, 0, e);
+	return ws_storage_room(s->config, &ws->root, &ws->table.ledger, e);
 }
 
 int workspaces_make(struct server *s, const struct workspace *w, struct err *e)

@@ -42,6 +42,8 @@ void ws_account_reset(struct ws_account *a)
 	atomic_store(&a->files, 0);
 	atomic_store(&a->state, 0);
 	atomic_store(&a->counted, 1);
+	atomic_store(&a->saved, 0);
+	atomic_store(&a->saving, 0);
 }
 
 bool ws_account_good(const struct ws_account *a)
@@ -84,13 +86,23 @@ uint64_t ws_ledger_claimed(const struct ws_ledger *l, size_t account)
 	return sum;
 }
 
-uint64_t ws_ledger_total(const struct ws_ledger *l)
+uint64_t ws_ledger_promised(const struct ws_ledger *l)
 {
 	uint64_t sum = 0;
 
 	for (size_t i = 0; i < l->account_max; i++)
-		sum += atomic_load(&l->accounts[i].bytes);
+		sum += atomic_load(&l->accounts[i].saving);
 	for (size_t i = 0; i < l->claim_max; i++)
 		sum += atomic_load(&l->claims[i].bytes);
+	return sum;
+}
+
+uint64_t ws_ledger_total(const struct ws_ledger *l)
+{
+	uint64_t sum = ws_ledger_promised(l);
+
+	for (size_t i = 0; i < l->account_max; i++)
+		sum += atomic_load(&l->accounts[i].bytes) +
+		       atomic_load(&l->accounts[i].saved);
 	return sum;
 }

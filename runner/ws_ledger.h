@@ -23,6 +23,11 @@ struct ws_account {
 	atomic_uint_fast64_t files;
 	atomic_uint_fast32_t state;
 	atomic_uint_fast32_t counted; /* never odd; 1 at first */
+	/* Of the session's kernel: its checkpoint, as the runner knows it, and
+	 * what a save that is under way may come to take. Only ever set, so
+	 * that nothing is given back twice. */
+	atomic_uint_fast64_t saved;
+	atomic_uint_fast64_t saving;
 };
 
 /* Room that an upload has been promised, until its bytes are in its account. The
@@ -60,8 +65,10 @@ void ws_account_doubt(struct ws_account *a);
 void ws_account_step_begins(struct ws_account *a);
 void ws_account_step_ends(struct ws_account *a);
 
-/* Promised of one account, and all bytes of all accounts with their claims. */
+/* Promised of one account; all bytes of all accounts with what is promised; and
+ * only what is, whether some of it has been written by now or not. */
 uint64_t ws_ledger_claimed(const struct ws_ledger *l, size_t account);
 uint64_t ws_ledger_total(const struct ws_ledger *l);
+uint64_t ws_ledger_promised(const struct ws_ledger *l);
 
 #endif

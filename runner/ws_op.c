@@ -134,14 +134,14 @@ int ws_usage_now(struct ws_task *op, struct ws_usage *ret, struct err *e)
 	return rc;
 }
 
-int ws_check_storage(const struct ws_task *op, uint64_t bytes, struct err *e)
+int ws_check_storage(const struct ws_task *op, struct err *e)
 {
-	return ws_storage_room(op->order->config, op->order->root,
-	    &op->order->table->ledger, bytes, e);
+	return ws_storage_room(
+	    op->order->config, op->order->root, &op->order->table->ledger, e);
 }
 
 int ws_storage_room(const struct config *c, const struct ws_root *root,
-    const struct ws_ledger *ledger, uint64_t bytes, struct err *e)
+    const struct ws_ledger *ledger, struct err *e)
 {
 	const uint64_t floor = (uint64_t)c->min_free_disk_gb << GIB_SHIFT;
 	const uint64_t ceiling = (uint64_t)c->sessions_disk_max_gb << GIB_SHIFT;
@@ -149,11 +149,13 @@ int ws_storage_room(const struct config *c, const struct ws_root *root,
 
 	if (fstatvfs(root->staging_fd, &fs) != 0)
 		return err_sys(e, errno, "asking for the free disk space");
-	if (fs.f_bavail * fs.f_frsize < floor + bytes)
+	/* Some of the promised may be written already: that is on the safe
+	 * side. */
+	if (fs.f_bavail * fs.f_frsize < floor + ws_ledger_promised(ledger))
 		return err_set(e, ERR_STORAGE_FULL, ENOSPC,
 		    "the server's disk has less than %u GiB free",
 		    c->min_free_disk_gb);
-	if (ws_ledger_total(ledger) + bytes > ceiling)
+	if (ws_ledger_total(ledger) > ceiling)
 		return err_set(e, ERR_STORAGE_FULL, ENOSPC,
 		    "all sessions and volumes together have %u GiB, which are "
 		    "in use",
@@ -164,7 +166,7 @@ int ws_storage_room(const struct config *c, const struct ws_root *root,
 static int op_create(struct ws_task *op, struct err *e)
 {
 	const struct workspace *w = op->order->workspace;
-	int rc = ws_check_storage(op, 0, e);
+	int rc = ws_check_storage(op, e);
 
 	if (rc < 0)
 		return rc;

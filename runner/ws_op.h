@@ -70,10 +70,15 @@ int ws_usage_now(struct ws_task *op, struct ws_usage *ret, struct err *e);
 int ws_lock(const struct ws_task *op, struct err *e);
 void ws_unlock(const struct ws_task *op);
 
-/* Whether the disk and the whole service have room for that much. */
+/*
+ * Whether the disk and the whole service have room for what is in the ledger, the
+ * promised included. Whoever wants more promises it first, and takes that back
+ * when this fails: of two at the same time both may be refused, and never both
+ * let in beyond the ceiling.
+ */
 int ws_storage_room(const struct config *c, const struct ws_root *root,
-    const struct ws_ledger *ledger, uint64_t bytes, struct err *e);
-int ws_check_storage(const struct ws_task *op, uint64_t bytes, struct err *e);
+    const struct ws_ledger *ledger, struct err *e);
+int ws_check_storage(const struct ws_task *op, struct err *e);
 
 int ws_op_list(struct ws_task *op, int dir_fd, struct err *e);
 int ws_op_write(struct ws_task *op, struct err *e);

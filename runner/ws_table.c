@@ -33,6 +33,16 @@ struct workspace *ws_table_find(
 	return NULL;
 }
 
+void ws_set_saved(
+    const struct ws_table *t, const struct workspace *w, uint64_t bytes)
+{
+	struct ws_account *a = ws_account(t, w);
+
+	/* In this order: never too little. */
+	atomic_store(&a->saved, bytes);
+	atomic_store(&a->saving, 0);
+}
+
 static bool find_account(struct ws_table *t, size_t *ret)
 {
 	for (size_t i = 0; i < t->ledger.account_max; i++) {

@@ -61,6 +61,10 @@ void ws_unref(struct ws_table *t, struct workspace *w);
 struct ws_account *ws_account(
     const struct ws_table *t, const struct workspace *w);
 
+/* What the checkpoint of w's kernel takes; nothing of it is being saved any more. */
+void ws_set_saved(
+    const struct ws_table *t, const struct workspace *w, uint64_t bytes);
+
 /* In bytes. */
 uint64_t ws_quota(const struct config *c, enum ws_kind kind);
 

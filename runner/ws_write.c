@@ -65,9 +65,10 @@ static int claim_locked(struct ws_task *op, uint64_t *ret, struct err *e)
 		    "there are %u files and folders, no more are allowed",
 		    LIMIT_WS_FILES);
 	*ret = size == WS_SIZE_UNKNOWN ? left : size;
-	rc = ws_check_storage(op, *ret, e);
-	if (rc == 0)
-		atomic_store(&ledger->claims[o->claim].bytes, *ret);
+	atomic_store(&ledger->claims[o->claim].bytes, *ret);
+	rc = ws_check_storage(op, e);
+	if (rc < 0)
+		atomic_store(&ledger->claims[o->claim].bytes, 0);
 	return rc;
 }
 

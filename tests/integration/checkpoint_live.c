@@ -136,6 +136,7 @@ static void begin_save(struct live *l, char **w)
 	    .stamp = &l->stamp,
 	    .about = {(const uint8_t *)id, strlen(id)},
 	    .max_bytes = strtoull(w[2], NULL, 10),
+	    .promised_bytes = UINT64_MAX,
 	    .min_free_bytes = strtoull(w[3], NULL, 10),
 	    .timeout_ms = (unsigned)strtoul(w[4], NULL, 10),
 	    .go_on = w[5][0] == '1',

@@ -150,11 +150,16 @@ static void the_ledger_is_shared(void **state)
 		atomic_store(&l.claims[1].account, 3);
 		atomic_store(&l.claims[1].bytes, 11);
 		atomic_store(&l.claims[2].bytes, 5);
+		atomic_store(&l.accounts[4].saved, 1000);
+		atomic_store(&l.accounts[4].saving, 2000);
 		_exit(0);
 	}
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	assert_int_equal(status, 0);
 	assert_true(ws_ledger_claimed(&l, 3) == 11);
+	assert_true(ws_ledger_promised(&l) == 2016);
+	assert_true(ws_ledger_total(&l) == 3116);
+	ws_account_reset(&l.accounts[4]);
 	assert_true(ws_ledger_total(&l) == 116);
 	ws_ledger_close(&l);
 	assert_null(l.accounts);
