@@ -9,7 +9,8 @@ code may also be careless, and replace or close what the kernel uses. So:
 
 - the kernel's functions have a copy of the builtins, and what they need of other
   modules is bound when it starts;
-- its descriptors lie high, out of the way, and are put back before each step;
+- its descriptors lie high, out of the way, and are put back after each step,
+  and before one where somebody may have been at work since;
 - whatever comes from the user, reprs and flushes included, runs in guarded():
   no exception and no interrupt gets further, and no signal handler of the
   user's runs elsewhere, which might raise between any two lines of the kernel.
@@ -33,10 +34,11 @@ from _signal import (NSIG, SIGINT, SIGKILL, SIGSTOP, getsignal as _get_signal,
                      raise_signal as _raise_signal, signal as _signal)
 from base64 import b64decode as _b64decode
 from importlib.machinery import PathFinder
+from _thread import _count as _threads
 from json import dumps as _dumps
-from os import (_exit, close as _close, dup2 as _dup2, fstat as _fstat,
-                getpid as _getpid, read as _read, urandom as _urandom,
-                write as _write)
+from os import (SEEK_SET, _exit, close as _close, dup2 as _dup2,
+                fstat as _fstat, getpid as _getpid, lseek as _lseek,
+                read as _read, urandom as _urandom, write as _write)
 from re import compile as _regex
 from sys import (getrecursionlimit as _get_recursion, gettrace as _get_trace,
                  getprofile as _get_profile, modules as _modules,
@@ -98,7 +100,9 @@ class Link:
                     payload = self.input[HEADER.size:size]
                     self.input = self.input[size:]
                     return kind, payload
-            data = _read(self.fd, 1 << 20)
+            # A buffer of a megabyte would be mapped, cut and unmapped for each
+            # step: with gVisor that takes longer than all the rest.
+            data = _read(self.fd, CHUNK)
             if not data:
                 raise EOFError
             self.input += data

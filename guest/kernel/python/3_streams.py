@@ -19,7 +19,7 @@ class Sources:
             oldest = next(iter(self.entries))
             self.size -= self.entries.pop(oldest)[0] + 200
             linecache.cache.pop(oldest, None)
-        self.publish()
+        linecache.cache[name] = self.entries[name]
 
     def publish(self):
         """Again when a traceback is made: the user may have cleared it."""
@@ -55,7 +55,6 @@ class Streams:
         self.saved = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, HIGH)
                       for fd in (0, 1, 2)]
         self.same = [(st.st_dev, st.st_ino) for st in map(_fstat, self.saved)]
-        self.had_input = False
         self.objects = [sys.stdin, sys.stdout, sys.stderr]
         for fd in (1, 2):
             self.renew(fd)
@@ -72,32 +71,37 @@ class Streams:
         except Exception:
             return lambda: None
 
-    def begin(self):
-        has_input = False
-        for fd in (0, 1, 2):
-            try:
-                st = _fstat(fd)
-                if (st.st_dev, st.st_ino) != self.same[fd]:
-                    st = None
-            except OSError:
-                st = None
-            if st is None:
-                _dup2(self.saved[fd], fd, True)
-                st = _fstat(fd)
-            if fd == 0:
-                has_input = st.st_size > 0
-        for fd, name in enumerate(NAMES):
-            if fd == 0 and (has_input or self.had_input) and \
-                    sys.stdin is self.objects[0]:
-                self.renew(0)
-                continue
-            current = getattr(sys, name, None)
-            if current is None or self.is_closed(current) or \
-                    self.is_closed(self.objects[fd]):
-                self.renew(fd)
+    def begin(self, settled):
+        """settled: nobody has been at work since settle()."""
+        if not settled:
+            self.settle()
         for f in self.objects[1:]:
             f.lines = 0
-        self.had_input = has_input
+
+    def settle(self):
+        """Takes back what a step has done to them. Better after a step than
+        before the next: each system call here is a long one, and there nobody
+        waits for it."""
+        for fd, name in enumerate(NAMES):
+            had_input = self.restore(fd) and fd == 0
+            current = getattr(sys, name, None)
+            if had_input and current is self.objects[0]:
+                _lseek(0, 0, SEEK_SET)  # where the next input begins
+                self.renew(0)
+            elif current is None or self.is_closed(current) or \
+                    self.is_closed(self.objects[fd]):
+                self.renew(fd)
+
+    def restore(self, fd):
+        """The descriptor; whether it is a file with something in it."""
+        try:
+            st = _fstat(fd)
+            if (st.st_dev, st.st_ino) == self.same[fd]:
+                return st.st_size > 0
+        except OSError:
+            pass
+        _dup2(self.saved[fd], fd, True)
+        return _fstat(fd).st_size > 0
 
     @staticmethod
     def is_closed(f):

@@ -17,6 +17,7 @@ class Kernel:
         self.recursion = _get_recursion()
         self.flags = 0
         self.loop = None
+        self.settled = False  # the streams; by the end of the last step
         self.context = contextvars.copy_context()
         self.module = types.ModuleType("__main__")
         self.names = vars(self.module)
@@ -274,7 +275,8 @@ class Kernel:
                 self.artifacts.add("text/plain", repr(value))
 
     def begin(self):
-        self.streams.begin()
+        self.streams.begin(self.settled and not _threads() and
+                           self.loop is None)
         _modules["__main__"] = self.module
         self.names.pop("__warningregistry__", None)
 
@@ -292,6 +294,7 @@ class Kernel:
         self.link.send(frame(STEP_DONE, U32.pack(number), U32.pack(done[0]),
                              bytes([*done[1:], self.artifacts.dropped]),
                              bytes(8)))
+        self.settled = self.guarded(self.streams.settle)[1] is None
 
     def perform(self, name, source, files, display):
         """(exit code, an exception ended it, an interrupt did)."""
