@@ -32,10 +32,10 @@
 #include <sys/mman.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "guest/child.h"
-#include "guest/cpustat.h"
 #include "guest/kernel_code.h"
 #include "guest/klink.h"
 #include "guest/strings.h"
@@ -71,7 +71,7 @@ struct kernel {
 	struct stream out[2];
 	struct klink link;
 	pid_t pid;
-	int stat_fd; /* of its CPU time */
+	clockid_t clock; /* its CPU time */
 	bool ready; /* it has been once */
 	size_t logged;
 	uint64_t cpu_us; /* at the end of the last step */
@@ -159,14 +159,21 @@ static size_t read_output(struct kernel *k, struct stream *s, size_t max)
 	return 0;
 }
 
-/* What lies in the pipes now, and no more. */
+/* What lies in the pipes now, and no more. Mostly nothing does, and to ask for
+ * both at once takes half as long. */
 static int drain(struct kernel *k, struct err *e)
 {
+	struct pollfd f[2] = {
+	    {k->out[0].fd, POLLIN, 0}, {k->out[1].fd, POLLIN, 0}};
+
+	if (poll(f, 2, 0) < 0)
+		return err_sys(e, errno, "poll");
 	for (size_t i = 0; i < 2; i++) {
 		struct stream *s = &k->out[i];
 		int left = 0;
 
-		if (s->fd >= 0 && ioctl(s->fd, FIONREAD, &left) != 0)
+		if ((f[i].revents & POLLIN) != 0 &&
+		    ioctl(s->fd, FIONREAD, &left) != 0)
 			return err_sys(e, errno, "FIONREAD");
 		while (left > 0) {
 			size_t n = read_output(k, s, (size_t)left);
@@ -290,6 +297,17 @@ static int take_orders(struct kernel *k, struct err *e)
 	return rc;
 }
 
+/* Of the interpreter alone, without its children: what counts is the counter that
+ * the host has of the whole sandbox, and this stands in where it has none. */
+static uint64_t cpu_us(const struct kernel *k)
+{
+	struct timespec t;
+
+	if (clock_gettime(k->clock, &t) != 0)
+		return k->cpu_us;
+	return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
+}
+
 static int finish_step(
     struct kernel *k, struct guest_step_result *x, struct err *e)
 {
@@ -304,7 +322,7 @@ static int finish_step(
 	k->repeat = 0;
 	if (rc < 0)
 		return rc;
-	k->cpu_us = cpustat_read(k->stat_fd, before_us);
+	k->cpu_us = cpu_us(k);
 	x->cpu_us = k->cpu_us > before_us ? k->cpu_us - before_us : 0;
 	begun = proto_begin(&k->control->out, PROTO_GUEST_STEP_DONE);
 	guest_step_result_encode(x, &k->control->out);
@@ -535,8 +553,12 @@ static int open_kernel(struct kernel *k, const struct guest_kernel *what,
 	rc = start(k, what, theirs, pipes, e);
 	(void)close(theirs);
 	take_pipes(k, pipes);
-	if (rc < 0 || (rc = cpustat_open(k->pid, &k->stat_fd, e)) < 0 ||
-	    (rc = boot_keep_kill(e)) < 0)
+	if (rc < 0)
+		return rc;
+	rc = clock_getcpuclockid(k->pid, &k->clock);
+	if (rc != 0)
+		return err_sys(e, rc, "the kernel's clock");
+	if ((rc = boot_keep_kill(e)) < 0)
 		return rc;
 	return control_unblock(e);
 }
