@@ -72,6 +72,14 @@ static void put_step_limits(
 	shared_put(catalog);
 }
 
+/* Of a kernel only the kernel's own word counts: its workspace is free a moment
+ * after its answer. */
+static bool is_busy(const struct store_session *s, const struct look *look)
+{
+	return s->type == STORE_SESSION_KERNEL ? look->kernel.busy
+					       : look->disk.busy;
+}
+
 void h_session_get(struct exchange *x)
 {
 	cleanup_buf struct buf body = {0};
@@ -88,8 +96,8 @@ void h_session_get(struct exchange *x)
 	buf_printf(&body,
 	    ",\"busy\":%s,\"disk\":{\"usedBytes\":%" PRIu64
 	    ",\"quotaBytes\":%" PRIu64 ",\"files\":%" PRIu64 "},\"limits\":",
-	    look.disk.busy || look.kernel.busy ? "true" : "false",
-	    look.disk.used_bytes, look.disk.quota_bytes, look.disk.files);
+	    is_busy(&s, &look) ? "true" : "false", look.disk.used_bytes,
+	    look.disk.quota_bytes, look.disk.files);
 	put_step_limits(x, &s, &body);
 	if (s.type == STORE_SESSION_KERNEL)
 		session_put_kernel(&body, &s, &look.kernel);

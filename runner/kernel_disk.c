@@ -173,8 +173,7 @@ static int send_save(struct server *s, struct kernel *k, enum run_control how)
 {
 	const uint32_t word = how;
 	struct worker *w = k->worker;
-	struct kernel_mail *mail =
-	    (struct kernel_mail *)(void *)(w->seat.mailbox + MAILBOX_MAIL);
+	struct kernel_mail *mail = kernel_mail_in(w->seat.mailbox);
 	struct buf about = {0};
 	bool fits;
 
@@ -352,9 +351,7 @@ static int make_copy(struct server *s, struct kernel *k, const struct blob *id,
 
 void kernel_fork(struct server *s, struct client *c, struct kernel *k)
 {
-	struct kernel_mail *mail =
-	    (struct kernel_mail *)(void *)(k->worker->seat.mailbox +
-					   MAILBOX_MAIL);
+	struct kernel_mail *mail = kernel_mail_in(k->worker->seat.mailbox);
 	const struct blob id = text_blob(c->fork_id);
 	struct err e;
 

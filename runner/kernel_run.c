@@ -72,7 +72,7 @@ static void kernel_ready(struct run *r)
 /* Its spare workspace has become a session's. */
 static void adopt(struct run *r)
 {
-	const struct kernel_mail *mail = kernel_mail_of(r);
+	const struct kernel_mail *mail = kernel_mail_in(r->order->mailbox);
 	struct err e;
 
 	r->kernel.step = mail->step;
@@ -231,6 +231,7 @@ static void step_done(struct run *r, const struct guest_step_result *x)
 	run_result_encode(&r->result, &payload);
 	r->phase = PHASE_FLUSH;
 	r->deadline_us = clock_us() + FLUSH_US;
+	kernel_mail_in(r->order->mailbox)->answered = true;
 	run_send_client(r, PROTO_DONE, payload.data, payload.len);
 }
 

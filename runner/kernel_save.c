@@ -26,12 +26,6 @@
  * full of data), and what the sentry says of them. */
 #define IMAGE_EXTRA (4ull << 20)
 
-const struct kernel_mail *kernel_mail_of(const struct run *r)
-{
-	return (const struct kernel_mail *)(const void *)(r->order->mailbox +
-							  MAILBOX_MAIL);
-}
-
 /* ---- coming back --------------------------------------------------------- */
 
 static int restore(
@@ -159,7 +153,7 @@ static int open_copies(
 
 static int begin(struct run *r, struct err *e)
 {
-	const struct kernel_mail *mail = kernel_mail_of(r);
+	const struct kernel_mail *mail = kernel_mail_in(r->order->mailbox);
 	const bool fork = r->kernel.forking;
 	struct checkpoint_order o = {.cp = r->order->kernel->checkpoints,
 	    .id = fork ? mail->copy_id : r->kernel.id,

@@ -226,7 +226,7 @@ static bool adopt(struct server *s, struct kernel *k)
 
 	if (w == NULL || k->volume != NULL || k->allow.len > 4)
 		return false;
-	mail = (struct kernel_mail *)(void *)(w->seat.mailbox + MAILBOX_MAIL);
+	mail = kernel_mail_in(w->seat.mailbox);
 	(void)snprintf(mail->id, sizeof mail->id, "%s", k->workspace->id);
 	if (workspaces_adopt(s, w->spare, k->workspace, &mail->step, &e) < 0) {
 		log_info("a waiting kernel is not used: %s", e.msg);

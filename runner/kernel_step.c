@@ -185,6 +185,7 @@ static void kernel_stepped(
 	if (w->holds_slot)
 		admit_release(&s->admit);
 	w->holds_slot = false;
+	kernel_mail_in(w->seat.mailbox)->answered = false;
 	if (k != NULL) {
 		k->steps++;
 		k->used_us = clock_us();

@@ -60,9 +60,13 @@ struct kernel *kernel_new(struct server *s, struct workspace *w)
 
 /* ---- who waits for a kernel ---------------------------------------------- */
 
+/* A client that has its answer finds the kernel idle, also before its supervisor
+ * has told us so. */
 static bool is_busy(const struct kernel *k)
 {
-	return k->workspace->turn.held;
+	return k->workspace->turn.held &&
+	       (k->worker == NULL ||
+		   !kernel_mail_in(k->worker->seat.mailbox)->answered);
 }
 
 void kernel_answer(struct server *s, struct client *c, const struct kernel *k)

@@ -87,6 +87,9 @@ struct claim {
  * the steps' jobs, and this, for some words, behind: the first step may be there
  * before the first word has been read. */
 struct kernel_mail {
+	/* The supervisor's word: the client of the step may have its answer, of
+	 * which the runner hears a moment later. Back to false is the runner's. */
+	_Atomic bool answered;
 	struct step step; /* ADOPT: where its workspace is by now */
 	char id[LIMIT_ID + 1]; /* ADOPT: the session's */
 	char copy_id[LIMIT_ID + 1]; /* FORK */
@@ -97,6 +100,11 @@ struct kernel_mail {
 
 #define MAILBOX_MAIL LIMIT_FRAME
 #define MAILBOX_SIZE (MAILBOX_MAIL + sizeof(struct kernel_mail))
+
+static inline struct kernel_mail *kernel_mail_in(uint8_t *mailbox)
+{
+	return (struct kernel_mail *)(void *)(mailbox + MAILBOX_MAIL);
+}
 
 struct kernel_order {
 	struct limits limits; /* for its life; the CPU is the step's */

@@ -247,6 +247,15 @@ class Interrupts(KernelCase):
         self.assertIn("KeyboardInterrupt", a["run"]["stderr"])
         self.good(k, "print(x)", "5\n")
 
+    def test_an_answered_step_has_ended(self):
+        """At once: whoever has the answer finds nothing to interrupt."""
+        k = self.kernel()
+        for _ in range(200):
+            k.run("1")
+            self.assertFalse(k.interrupt())
+            k.run("1")
+            self.assertFalse(k.look()["busy"])
+
     def test_children_are_interrupted_too(self):
         k = self.kernel()
         end = k.begin("import subprocess; subprocess.run(['sleep', '50'])")
