@@ -46,6 +46,7 @@ struct kernel_run {
 	uint32_t number;
 	struct job job; /* its strings in the mailbox */
 	struct step step; /* where the workspaces are */
+	uint64_t watch_us; /* then its step is watched closely; 0: not due */
 	uint32_t artifacts; /* that came */
 	uint32_t artifact_left; /* bytes of the last that are to come */
 	bool interrupted; /* and what it was interrupted for: */
@@ -202,12 +203,12 @@ void kernel_control(struct run *r);
 void kernel_client_gone(struct run *r);
 void kernel_flushed(struct run *r);
 void kernel_go_idle(struct run *r);
+/* kernel.watch_us has come. */
+void kernel_watch(struct run *r);
 void kernel_deadline(struct run *r);
 /* After its end: a step may be on its way. It is refused, or the runner finds that
  * none can be sent any more. */
 void kernel_last_claim(struct run *r);
-/* What the runner has put there before its word. */
-const struct kernel_mail *kernel_mail_of(const struct run *r);
 
 /* kernel_save.c: like sandbox_start(), or from a checkpoint; the runner's word for
  * a save; its descriptor is ready, or its time is over; what is under way is not

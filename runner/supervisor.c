@@ -294,6 +294,8 @@ static uint64_t next_wake_us(const struct run *r)
 
 	if (r->hold_until_us != 0 && r->hold_until_us < wake)
 		wake = r->hold_until_us;
+	if (r->kernel.watch_us != 0 && r->kernel.watch_us < wake)
+		wake = r->kernel.watch_us;
 	if (recheck < r->oom_recheck_until_us && recheck < wake)
 		wake = recheck;
 	return wake;
@@ -317,6 +319,8 @@ static void run_loop(struct run *r)
 			deadline_passed(r);
 		if (clock_us() >= r->hold_until_us)
 			r->hold_until_us = 0;
+		if (r->kernel.watch_us != 0 && clock_us() >= r->kernel.watch_us)
+			kernel_watch(r);
 		if (r->to_client.len > 0 && r->hold_until_us == 0 &&
 		    !client_write(r))
 			client_gone(r);
