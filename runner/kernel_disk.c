@@ -445,8 +445,7 @@ static void forked(struct server *s, struct kernel *k, struct client *c,
 static void forget_copy(struct server *s, const struct kernel *k)
 {
 	const struct kernel_mail *mail =
-	    (const struct kernel_mail *)(void *)(k->worker->seat.mailbox +
-						 MAILBOX_MAIL);
+	    kernel_mail_in(k->worker->seat.mailbox);
 	struct err e;
 
 	if (checkpoint_remove(&s->kernels.checkpoints, mail->copy_id, &e) < 0)
