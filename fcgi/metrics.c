@@ -336,6 +336,13 @@ static void put_egress(const struct runner_status *s, struct buf *out)
 	put_value(out, "isobox_egress_allowed", "gauge",
 	    "Whether the configuration lets runs have a network.",
 	    s->egress != STATUS_EGRESS_OFF);
+	if (s->egress_driver[0] != '\0') {
+		put_head(out, "isobox_egress_driver_info", "gauge",
+		    "What carries its packets into the host's network.");
+		buf_puts(out, "isobox_egress_driver_info{driver=\"");
+		put_label(s->egress_driver, out);
+		buf_puts(out, "\"} 1\n");
+	}
 	if (s->egress == STATUS_EGRESS_UP || s->egress == STATUS_EGRESS_DOWN)
 		put_value(out, "isobox_egress_up", "gauge",
 		    "Whether filtered egress was verified at the last try.",

@@ -36,7 +36,9 @@ struct config {
 	char **egress_deny; /* more prefixes that no run may reach */
 	char **egress_allow; /* exceptions, "prefix:port" */
 	char **resolvers; /* of runs with network, IPv4 addresses */
-	char *slirp4netns; /* path of that program */
+	char *egress_driver; /* auto, slirp4netns or pasta */
+	char *slirp4netns; /* paths of these programs */
+	char *pasta;
 	char *runsc; /* path of the runsc program */
 	char *runsc_platform; /* systrap or ptrace */
 	char *init_path; /* the guest's isobox-init */

@@ -68,8 +68,13 @@ const struct config_key config_keys[] = {
 	LIST_DEFAULT(resolvers, "RESOLVERS", 1, 3, "1.1.1.1,8.8.8.8",
 	    "name servers of runs with network; a private one needs an "
 	    "exception in egress_allow"),
+	CHOICE(egress_driver, "EGRESS_DRIVER", "auto|slirp4netns|pasta", "auto",
+	    "which program carries runs' packets into the host's network; "
+	    "auto: slirp4netns if it works, else pasta"),
 	PATH(slirp4netns, "SLIRP4NETNS", PATH_LEN_MAX, "/usr/bin/slirp4netns",
-	    "the program that carries runs' packets into the host's network"),
+	    "where slirp4netns is"),
+	PATH(pasta, "PASTA", PATH_LEN_MAX, "/usr/bin/pasta",
+	    "where pasta is; of 3 May 2025 or later"),
 	PATH(runsc, "RUNSC", PATH_LEN_MAX, NULL,
 	    "the runsc program; not set: /usr/local/bin/runsc or "
 	    "/usr/bin/runsc"),

@@ -118,6 +118,7 @@ void runner_status_encode(const struct runner_status *x, struct buf *out)
 	put_bool(out, x->ready);
 	put_cstr(out, x->reason);
 	put_cstr(out, x->backend);
+	put_cstr(out, x->egress_driver);
 	put_u32(out, x->slots);
 	put_u32(out, x->running);
 	put_u32(out, x->queued);
@@ -158,6 +159,7 @@ int runner_status_decode(const uint8_t *payload, size_t len,
 	x.ready = get_bool(&r);
 	get_text(&r, x.reason, sizeof(x.reason));
 	get_text(&r, x.backend, sizeof(x.backend));
+	get_text(&r, x.egress_driver, sizeof(x.egress_driver));
 	x.slots = get_u32(&r);
 	x.running = get_u32(&r);
 	x.queued = get_u32(&r);

@@ -85,6 +85,7 @@ struct runner_status {
 	bool ready;
 	char reason[256]; /* when not ready */
 	char backend[16]; /* "gvisor" */
+	char egress_driver[16]; /* what carries runs' packets; "": none may */
 	uint32_t slots;
 	uint32_t running;
 	uint32_t queued;

@@ -11,6 +11,7 @@
 #include "lib/harden.h"
 #include "lib/log.h"
 #include "lib/token.h"
+#include "runner/egress/choose.h"
 #include "runner/egress/egress.h"
 #include "runner/server.h"
 
@@ -99,16 +100,19 @@ static void check_programs(const struct config *c)
 }
 
 /* 0: filtered and verified; 1: no, and why. */
-static int check_egress(const struct egress_policy *policy)
+static int check_egress(
+    struct egress_policy *policy, const struct config *config)
 {
 	uint64_t us = 0;
 	struct err e;
 
-	if (harden_process(NOFILE_MAX, &e) < 0 ||
-	    egress_try(policy, &us, &e) < 0)
+	if (harden_process(NOFILE_MAX, &e) < 0)
+		die("%s", e.msg);
+	egress_choose(policy, config);
+	if (egress_try(policy, &us, &e) < 0)
 		die("egress: %s", e.msg);
-	(void)printf(
-	    "egress: filtered and verified in %.1f ms\n", (double)us / 1000);
+	(void)printf("egress: filtered and verified in %.1f ms, by %s\n",
+	    (double)us / 1000, policy->choice);
 	return 0;
 }
 
@@ -137,10 +141,15 @@ int main(int argc, char **argv)
 	    "isobox-runner", level < 0 ? LOG_LVL_INFO : (enum log_level)level);
 	refuse_root();
 	if (o.check_egress)
-		return check_egress(policy);
+		return check_egress(policy, config);
 	check_programs(config);
-	if (harden_process(NOFILE_MAX, &e) < 0 ||
-	    server_run(config, policy, &e) < 0)
+	if (harden_process(NOFILE_MAX, &e) < 0)
+		die("%s", e.msg);
+	if (config->allow_network) {
+		egress_choose(policy, config);
+		log_info("egress: by %s", policy->choice);
+	}
+	if (server_run(config, policy, &e) < 0)
 		die("%s", e.msg);
 	egress_policy_free(policy);
 	config_free(config);

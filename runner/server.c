@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/inotify.h>
@@ -381,6 +382,10 @@ int server_run(const struct config *config, const struct egress_policy *policy,
 	    .accept_again_us = UINT64_MAX};
 	int rc;
 
+	if (s.egress != NULL)
+		(void)snprintf(s.status.egress_driver,
+		    sizeof s.status.egress_driver, "%s",
+		    s.egress->driver->name);
 	TAILQ_INIT(&s.clients);
 	TAILQ_INIT(&s.workers);
 	TAILQ_INIT(&s.kernels.list);

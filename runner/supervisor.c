@@ -479,10 +479,10 @@ static void answer(struct run *r)
 int run_limit_memory(struct run *r, const struct limits *l, struct err *e)
 {
 	const struct run_order *o = r->order;
-	uint64_t memory = l->memory_bytes +
-			  ((uint64_t)o->config->sandbox_overhead_mb << 20) +
-			  (uint64_t)r->ahead.extra_bytes +
-			  (network_wanted(r) ? EGRESS_MEMORY : 0);
+	uint64_t memory =
+	    l->memory_bytes + ((uint64_t)o->config->sandbox_overhead_mb << 20) +
+	    (uint64_t)r->ahead.extra_bytes +
+	    (network_wanted(r) ? o->egress->driver->memory_bytes : 0);
 	uint32_t pids = PIDS_FACTOR * l->pids + PIDS_ALLOWANCE;
 	int rc;
 

@@ -33,7 +33,7 @@ static int write_file(const char *path, const char *text, struct err *e)
 	return 0;
 }
 
-/* uid 0 there: slirp4netns keeps its capabilities over exec only so. */
+/* uid 0 there: the carrier keeps its capabilities over exec only so. */
 static int enter_user_namespace(struct err *e)
 {
 	const uid_t uid = geteuid();
@@ -90,6 +90,9 @@ int egress_open(struct egress *eg, const struct egress_policy *policy,
 	int rc;
 
 	*eg = (struct egress)EGRESS_NONE;
+	if (policy->refused.code != 0)
+		return err_set(e, ERR_INTERNAL, policy->refused.code, "%s",
+		    policy->refused.msg);
 	if ((rc = enter_user_namespace(e)) < 0)
 		return rc;
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, control) != 0)

@@ -76,8 +76,9 @@ int egress_allow(
 void egress_close(struct egress *eg);
 
 /* Opens and verifies it for no sandbox and closes it again: whether this host can
- * do it, and how long it takes until it is open. Moves the process as
- * egress_open() does. */
+ * do it, and how long it takes until it is open. That what is allowed is reached,
+ * too, is tried with a port of the host's own. Moves the process as egress_open()
+ * does. */
 int egress_try(
     const struct egress_policy *policy, uint64_t *ret_us, struct err *e);
 
@@ -86,10 +87,7 @@ static inline bool egress_is_open(const struct egress *eg)
 	return eg->pid > 0;
 }
 
-/* What slirp4netns and the router take of a leaf's memory: 4.5 MB idle, more
- * while transfers are in their buffers. */
-#define EGRESS_MEMORY (8ull << 20)
-
 #define EGRESS_OPEN_MS 3000u
+#define EGRESS_TRIAL_MS 5000u /* what egress_try() takes besides, at most */
 
 #endif

@@ -10,20 +10,23 @@
  * The little network of one sandbox.
  *
  *	sandbox B          router A                           host
- *	eth0 ------------- sb0   tap0 ----- slirp4netns ----- its network
+ *	eth0 ------------- sb0   tap0 ------- carrier ------- its network
  *	10.255.0.2/30      .1    10.255.1.100/24
  */
 #define NET_SANDBOX 0x0aff0002u /* 10.255.0.2 */
 #define NET_ROUTER 0x0aff0001u /* 10.255.0.1 */
 #define NET_LINK_BITS 30
 #define NET_TAP_CIDR "10.255.1.0/24"
-#define NET_TAP 0x0aff0164u /* 10.255.1.100: slirp4netns takes it */
-#define NET_TAP_GATEWAY 0x0aff0102u /* 10.255.1.2, slirp4netns itself */
+#define NET_TAP_BITS 24
+#define NET_TAP 0x0aff0164u
+#define NET_TAP_TEXT "10.255.1.100" /* slirp4netns takes that one */
+#define NET_TAP_GATEWAY 0x0aff0102u
+#define NET_TAP_GATEWAY_TEXT "10.255.1.2" /* the carrier itself */
 #define NET_SB "sb0"
 #define NET_ETH "eth0"
 #define NET_TAPDEV "tap0"
 
-/* The largest that slirp4netns takes: fewer, larger packets. */
+/* The largest that every carrier takes: fewer, larger packets. */
 #define NET_MTU 65520
 
 /* What the rule set puts on each packet, and what routing asks for. */

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 /*
  * What is no address of the public internet: IANA's registry of special-purpose
@@ -104,9 +105,20 @@ int egress_policy_new(
 		egress_policy_free(p);
 		return rc;
 	}
-	p->slirp = config->slirp4netns;
+	egress_policy_use(p, config,
+	    strcmp(config->egress_driver, carrier_pasta.name) == 0
+		? &carrier_pasta
+		: &carrier_slirp4netns);
 	*ret = p;
 	return 0;
+}
+
+void egress_policy_use(struct egress_policy *p, const struct config *config,
+    const struct carrier_driver *driver)
+{
+	p->driver = driver;
+	p->carrier =
+	    driver == &carrier_pasta ? config->pasta : config->slirp4netns;
 }
 
 void egress_policy_free(struct egress_policy *p)

@@ -10,6 +10,7 @@
 #include "lib/config.h"
 #include "lib/err.h"
 #include "lib/ipv4.h"
+#include "runner/egress/carrier.h"
 
 #define POLICY_ALLOW_MAX 64u
 #define POLICY_RESOLVERS_MAX 3u /* MAXNS of resolv.h: no program asks more */
@@ -23,18 +24,26 @@ struct policy_allow {
 /* What every sandbox may reach and what not, besides the host's addresses. */
 struct egress_policy {
 	struct ipv4_set special; /* not the public internet; operator's deny */
-	struct policy_allow allow[POLICY_ALLOW_MAX];
+	struct policy_allow allow[POLICY_ALLOW_MAX + 1]; /* and a trial's */
 	size_t allow_count;
 	uint32_t resolvers[POLICY_RESOLVERS_MAX];
 	size_t resolver_count;
-	const char *slirp; /* path of slirp4netns, the configuration's */
+	const struct carrier_driver *driver; /* egress_choose() has the word */
+	const char *carrier; /* the path of that program, the configuration's */
+	struct err refused; /* code != 0: nobody gets a network, and why */
+	char choice[384]; /* how it came to that driver, for the log */
 };
 
-/* Reads egress_deny, egress_allow and resolvers. The caller frees *ret by
+/* Reads egress_deny, egress_allow, resolvers and egress_driver (of auto, which
+ * egress_choose() settles, the first choice). The caller frees *ret by
  * egress_policy_free(); config must outlive it. */
 int egress_policy_new(
     const struct config *config, struct egress_policy **ret, struct err *e);
 void egress_policy_free(struct egress_policy *p);
+
+/* That driver, at the path that the configuration has for it. */
+void egress_policy_use(struct egress_policy *p, const struct config *config,
+    const struct carrier_driver *driver);
 
 /* Whether the operator made an exception for that. */
 bool egress_policy_allows(

@@ -9,7 +9,7 @@
 
 /*
  * Tries from inside a sandbox's network what must not work: the metadata
- * service, private addresses, slirp4netns' own, the router, IPv6, and a port at
+ * service, private addresses, the carrier's own, the router, IPv6, and a port at
  * an address of the host where somebody does listen. All must be refused, at
  * once: a time-out is no refusal.
  */

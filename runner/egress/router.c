@@ -2,20 +2,20 @@
 /*
  * Theory of operation. One router process for each sandbox that has a network.
  * It begins in the host's network namespace, where it subscribes to the host's
- * addresses, opens the canary, and forks what will become slirp4netns, which
- * stays there. Then it moves into an empty network namespace, A, loads the rule
- * set before there is any link, and lets slirp4netns make tap0. When the
+ * addresses, opens the canary, and forks what will become the carrier (carrier.h),
+ * which stays there. Then it moves into an empty network namespace, A, loads the
+ * rule set before there is any link, and lets the carrier make tap0. When the
  * sandbox's namespace, B, is known, the two are linked and B is configured.
  *
  *	host's network                  A                     B
- *	slirp4netns ............ tap0 (rules) sb0 --------- eth0 runsc
+ *	carrier ................ tap0 (rules) sb0 --------- eth0 runsc
  *
  * Only when the kernel tells the rule set back exactly as it was meant,
  * forwarding is turned on, and then probes from B must be refused. After that
  * the process sleeps. It wakes when an address of the host changes (the rule
- * set gets it), when anybody else changes the rule set, when slirp4netns ends,
+ * set gets it), when anybody else changes the rule set, when the carrier ends,
  * or when the supervisor asks whether all is as it was. Whatever is wrong ends
- * it, and everything with it: it is PID 1 of its namespace, so slirp4netns dies,
+ * it, and everything with it: it is PID 1 of its namespace, so the carrier dies,
  * and with the two the namespace A.
  *
  * Nothing is read from the sandbox here: packets are the kernel's business, and
@@ -38,12 +38,12 @@
 
 #include "lib/cleanup.h"
 #include "lib/clock.h"
+#include "runner/egress/carrier.h"
 #include "runner/egress/host.h"
 #include "runner/egress/names.h"
 #include "runner/egress/net.h"
 #include "runner/egress/nft.h"
 #include "runner/egress/probe.h"
-#include "runner/egress/slirp.h"
 
 #define CONTROL_FD 3
 
@@ -51,7 +51,7 @@ struct router {
 	const struct egress_policy *policy;
 	struct host host;
 	struct nft nft;
-	struct slirp slirp;
+	struct carrier carrier;
 	struct rules rules; /* until it is verified */
 	struct names names;
 	int canary;
@@ -120,7 +120,8 @@ static int setup_host(struct router *r, struct err *e)
 	rc = probe_listen(r->host.canary, &r->canary, &r->canary_port, e);
 	if (rc < 0)
 		return rc;
-	return slirp_fork(&r->slirp, r->policy->slirp, e);
+	return carrier_fork(
+	    &r->carrier, r->policy->driver, r->policy->carrier, e);
 }
 
 /* Should: be in a network namespace whose rules were there before its first
@@ -138,7 +139,7 @@ static int setup_netns(
 	    (rc = rules_build(&r->rules, r->policy, &r->host.addresses,
 		 egress_by_name(names) ? &r->names.open : NULL, e)) < 0 ||
 	    (rc = nft_load(&r->nft, &r->rules, e)) < 0 ||
-	    (rc = slirp_go(&r->slirp, e)) < 0)
+	    (rc = carrier_go(&r->carrier, e)) < 0)
 		return rc;
 	return nft_verify(&r->nft, &r->rules, e);
 }
@@ -329,11 +330,11 @@ static int follow_host(struct router *r, struct err *e)
 
 static int check(struct router *r, struct err *e)
 {
-	struct pollfd slirp = {r->slirp.pidfd, POLLIN, 0};
+	struct pollfd carrier = {r->carrier.pidfd, POLLIN, 0};
 	int rc;
 
-	if (poll(&slirp, 1, 0) != 0)
-		return slirp_ended(&r->slirp, e);
+	if (poll(&carrier, 1, 0) != 0)
+		return carrier_ended(&r->carrier, e);
 	if ((rc = follow_host(r, e)) < 0)
 		return rc;
 	return nft_check(&r->nft, e);
@@ -346,7 +347,7 @@ static int open_way(
 
 	if ((rc = scout_hear(s, until_ms, e)) < 0 ||
 	    (rc = net_await(NET_SB, until_ms, e)) < 0 ||
-	    (rc = slirp_await(&r->slirp, until_ms, e)) < 0 ||
+	    (rc = carrier_await(&r->carrier, until_ms, e)) < 0 ||
 	    (rc = net_check_tap(e)) < 0 || (rc = check(r, e)) < 0 ||
 	    (rc = net_forward(1, e)) < 0)
 		return rc;
@@ -403,7 +404,7 @@ static int handle_question(struct router *r, struct err *e)
 
 enum {
 	POLL_CONTROL,
-	POLL_SLIRP,
+	POLL_CARRIER,
 	POLL_HOST,
 	POLL_RULES,
 	POLL_NAMES,
@@ -421,7 +422,7 @@ static int serve(struct router *r, struct err *e)
 {
 	struct pollfd fds[POLL_COUNT] = {
 	    [POLL_CONTROL] = {CONTROL_FD, POLLIN, 0},
-	    [POLL_SLIRP] = {r->slirp.pidfd, POLLIN, 0},
+	    [POLL_CARRIER] = {r->carrier.pidfd, POLLIN, 0},
 	    [POLL_HOST] = {host_fd(&r->host), POLLIN, 0},
 	    [POLL_RULES] = {nft_event_fd(&r->nft), POLLIN, 0},
 	    [POLL_NAMES] = {r->names.socket, POLLIN, 0},
@@ -430,7 +431,7 @@ static int serve(struct router *r, struct err *e)
 
 	if (poll(fds, POLL_COUNT, next_wait(r)) < 0)
 		return 0; /* EINTR */
-	if ((fds[POLL_SLIRP].revents | fds[POLL_HOST].revents |
+	if ((fds[POLL_CARRIER].revents | fds[POLL_HOST].revents |
 		fds[POLL_RULES].revents) != 0)
 		rc = check(r, e);
 	if (rc == 0 && fds[POLL_NAMES].revents != 0)

@@ -58,10 +58,10 @@ def kernel_info(state=RESIDENT, busy=False, reason="", memory=40 << 20,
 
 def status(ready=True, reason="", backend="gvisor", slots=4, running=1,
            queued=2, totals=range(10, 17), pool=range(30, 40),
-           egress=(2, "", 50, 51), kernels=range(60, 82)):
+           egress=(2, "", 50, 51), kernels=range(60, 82), driver=""):
     """totals: six counters and the CPU time of boots; each histogram has one
     duration in each bucket; egress: up, reason, two counters."""
-    return (bytes([ready]) + text(reason) + text(backend) +
+    return (bytes([ready]) + text(reason) + text(backend) + text(driver) +
             struct.pack("<III", slots, running, queued) +
             struct.pack("<7Q", *totals) +
             struct.pack("<18Q", *[1] * 17, 2000000) * 5 +

@@ -266,7 +266,7 @@ class Metrics(ServiceCase):
                 (2, "", ["1", "1", "50", "51"]),
                 (3, 'no "tun" \\\n', ["1", "0", "50", "51"])):
             self.runner.on_status = lambda c: answer_status(
-                c, egress=(state, reason, 50, 51))
+                c, egress=(state, reason, 50, 51), driver="pasta")
             found = self.metrics()
             self.addCleanup(setattr, self.runner, "on_status", answer_status)
             self.assertEqual([found.get("isobox_egress_" + n)
@@ -275,6 +275,8 @@ class Metrics(ServiceCase):
                 found.get('isobox_egress_down_info{reason='
                           '"no \\"tun\\" \\\\ "}'),
                 "1" if state == 3 else None)
+            self.assertEqual(
+                found.get('isobox_egress_driver_info{driver="pasta"}'), "1")
 
 
 if __name__ == "__main__":

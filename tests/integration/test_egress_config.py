@@ -17,6 +17,7 @@ def setUpModule():
     global place
     place = world.World()
     place.assert_closed()
+    os.chmod(place.folder, 0o755)
 
 
 def tearDownModule():
@@ -61,18 +62,41 @@ class TestNotAvailable(unittest.TestCase):
         self.check("", refuse=False, allow_network=False)
 
     def test_no_slirp4netns(self):
-        self.check("No such file or directory", slirp4netns="/no/such")
+        self.check("No such file or directory", slirp4netns="/no/such",
+                   pasta="/no/such")
 
     def test_slirp4netns_that_ends(self):
-        self.check("slirp4netns ended", slirp4netns="/bin/false")
+        self.check("slirp4netns ended", slirp4netns="/bin/false",
+                   egress_driver="slirp4netns")
 
     def test_slirp4netns_that_hangs(self):
-        path = os.path.join(place.folder, "hangs")
+        self.check("slirp4netns is not ready in time",
+                   egress_driver="slirp4netns",
+                   slirp4netns=self.script("sleep 60"))
+
+    def script(self, line):
+        path = os.path.join(place.folder, "script")
         with open(path, "w") as f:
-            f.write("#!/bin/sh\nsleep 60\n")
+            f.write("#!/bin/sh\n%s\n" % line)
         os.chmod(path, 0o755)
-        os.chmod(place.folder, 0o755)
-        self.check("not ready in time", slirp4netns=path)
+        return path
+
+    def test_pasta_too_old(self):
+        self.check("script of 2024-02-20 is too old, it must be of "
+                   "2025-05-03 or later", egress_driver="pasta",
+                   pasta=self.script("echo pasta 0.0~git20240220.1e6f92b-1"))
+
+    def test_pasta_of_no_day(self):
+        """That of Debian 12, of March 2023."""
+        self.check("script does not tell of which day it is",
+                   egress_driver="pasta",
+                   pasta=self.script("echo pasta unknown version"))
+
+    def test_pasta_that_ends(self):
+        self.check("pasta ended: bad luck", egress_driver="pasta",
+                   pasta=self.script(
+                       '[ "$1" = --version ] && echo pasta 2025_05_03.x || '
+                       "echo bad luck >&2"))
 
     def test_bad_configuration(self):
         """The runner does not start with it, and says what is wrong."""

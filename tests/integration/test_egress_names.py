@@ -250,7 +250,7 @@ class TestNames(EgressCase):
         thread.start()
         wait_for("question", lambda: "dns pypi.org 1" in place.seen()[1])
         found = {pid for r in router.find(service)
-                 for pid in descendants(r.pid) - {r.slirp}}
+                 for pid in descendants(r.pid) - {r.carrier}}
         # The run's, and those of sandboxes that wait.
         self.assertGreaterEqual(len(found), 1)
         for pid in found:

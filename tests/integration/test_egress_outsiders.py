@@ -108,17 +108,17 @@ class TestOutsiders(EgressCase):
         self.assert_no_leak()
         self.assertTrue(self.run_code("print(1)")["network"])
 
-    def test_slirp4netns_killed_while_it_waits(self):
+    def test_carrier_killed_while_it_waits(self):
         waiting = self.each_waiting()
         for r in waiting:
-            os.kill(r.slirp, signal.SIGKILL)
+            os.kill(r.carrier, signal.SIGKILL)
         out = self.check_next_run()
         self.assertEqual(out["exitCode"], 0)
         out = self.run_code("import socket\nprint(socket.create_connection(("
                   "'1.1.1.1', 80), 5).getpeername()[0])")
         self.assertEqual(out["stdout"], "1.1.1.1\n", out)
 
-    def test_slirp4netns_killed_during_a_run(self):
+    def test_carrier_killed_during_a_run(self):
         guest = Background(
             self.client, "import socket, time\n"
             "socket.create_connection(('1.1.1.1', 80), 5)\n"
@@ -127,7 +127,7 @@ class TestOutsiders(EgressCase):
             "except OSError: print('closed')\n")
         wait_for("connection", lambda: "tcp 1.1.1.1 80" in self.new())
         for r in router.find(self.service):
-            os.kill(r.slirp, signal.SIGKILL)
+            os.kill(r.carrier, signal.SIGKILL)
         self.assertEqual(guest.end()["stdout"], "open\nclosed\n")
         self.assertNotIn("tcp 8.8.8.8 80", self.new())
         self.assertTrue(self.run_code("print(1)")["network"])
@@ -139,7 +139,7 @@ class TestOutsiders(EgressCase):
         for r in routers:
             os.kill(r.pid, signal.SIGKILL)
         self.assertEqual(guest.end()["stdout"], "done\n")
-        wait_for("end of slirp4netns",
+        wait_for("end of the carrier",
                  lambda: not any(r.alive() for r in routers))
         self.assert_no_leak()
 

@@ -143,6 +143,11 @@ class Service:
             "workspaces_dir": self.path("workspaces"),
             "access_log": self.path("log", "access.log"),
         }
+        # The same tests with another carrier of runs' packets.
+        for key, name in (("egress_driver", "ISOBOX_TEST_EGRESS_DRIVER"),
+                          ("pasta", "ISOBOX_TEST_PASTA")):
+            if name in os.environ:
+                self.settings[key] = os.environ[name]
         self.settings.update(settings)
         self.write_config()
 

@@ -12,16 +12,17 @@ from cgroups import alive, parent
 from harness import command_line, wait_for
 
 CLONE_NEWNET = 0x40000000
+CARRIERS = ("slirp4netns --configure ", "pasta --foreground ")
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Router:
-    def __init__(self, slirp):
-        self.slirp = slirp
-        self.pid = parent(slirp)
+    def __init__(self, carrier):
+        self.carrier = carrier  # slirp4netns or pasta
+        self.pid = parent(carrier)
 
     def alive(self):
-        return alive(self.slirp) and alive(self.pid)
+        return alive(self.carrier) and alive(self.pid)
 
     def nft(self, *words):
         """Changes the rule set as root of the host could."""
@@ -30,9 +31,9 @@ class Router:
              *words], check=True, capture_output=True, text=True).stdout
 
     def memory_kib(self):
-        """What is its own: of the process and of slirp4netns."""
+        """What is its own: of the process and of its carrier."""
         total = 0
-        for pid in (self.pid, self.slirp):
+        for pid in (self.pid, self.carrier):
             with open("/proc/%d/smaps_rollup" % pid) as f:
                 total += sum(int(line.split()[1]) for line in f
                              if line.startswith(("Private_Dirty:",
@@ -42,7 +43,7 @@ class Router:
 
 def find(service):
     return [Router(p) for p in sorted(service.processes())
-            if command_line(p).startswith("slirp4netns ") and alive(p)]
+            if command_line(p).startswith(CARRIERS) and alive(p)]
 
 
 def await_some(service, count=1, timeout=20):

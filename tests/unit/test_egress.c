@@ -4,7 +4,8 @@
  * that is made of it. Whether the kernel does what it says is tested with real
  * packets in tests/integration.
  *
- * LINK: runner/egress/policy.o runner/egress/rules.o runner/egress/rules_sets.o
+ * LINK: runner/egress/policy.o runner/egress/carrier.o runner/egress/version.o
+ * LINK: runner/egress/rules.o runner/egress/rules_sets.o
  */
 #include <errno.h>
 #include <stdio.h>
@@ -26,11 +27,13 @@ static char **writable(const char *const *list)
 static struct egress_policy *make(const char *const *deny,
     const char *const *allow, const char *const *resolvers)
 {
-	static char path[] = "/x";
+	static char path[] = "/x", driver[] = "auto";
 	const struct config c = {.egress_deny = writable(deny),
 	    .egress_allow = writable(allow),
 	    .resolvers = writable(resolvers),
-	    .slirp4netns = path};
+	    .egress_driver = driver,
+	    .slirp4netns = path,
+	    .pasta = path};
 	struct egress_policy *p = NULL;
 	struct err e;
 

@@ -341,6 +341,7 @@ static void statuses(void **state)
 {
 	struct runner_status in = {.ready = true,
 	    .backend = "gvisor",
+	    .egress_driver = "pasta",
 	    .slots = 4,
 	    .running = 1,
 	    .queued = 2,
@@ -362,6 +363,7 @@ static void statuses(void **state)
 	assert_true(out.ready);
 	assert_string_equal(out.reason, in.reason);
 	assert_string_equal(out.backend, "gvisor");
+	assert_string_equal(out.egress_driver, "pasta");
 	assert_int_equal(out.slots, 4);
 	assert_int_equal(out.running, 1);
 	assert_int_equal(out.queued, 2);

@@ -94,7 +94,7 @@ module_known() {
 
 # Tries it; then what may lack. Without it a run simply has no network.
 check_egress() {
-	local m missing=() slirp runner
+	local m missing=() slirp pasta driver runner
 	[ "$(value allow_network)" != false ] || return 0
 	runner=$(program isobox-runner) || return 0 # load_config said so
 	if ! can_be "$user"; then
@@ -118,7 +118,15 @@ check_egress() {
 	done
 	[ ${#missing[@]} = 0 ] || warn egress "the kernel seems to have no ${missing[*]}" \
 	    "modprobe them, or a kernel that has them"
-	slirp=$(value slirp4netns)
-	[ -x "${slirp:=/usr/bin/slirp4netns}" ] || warn egress "there is no $slirp" \
-	    "apt-get install slirp4netns"
+	driver=$(value egress_driver) slirp=$(value slirp4netns) pasta=$(value pasta)
+	case $driver in
+	pasta)
+		[ -x "${pasta:=/usr/bin/pasta}" ] || warn egress "there is no $pasta" \
+		    "apt-get install passt, of May 2025 or later"
+		;;
+	*)
+		[ -x "${slirp:=/usr/bin/slirp4netns}" ] ||
+			warn egress "there is no $slirp" "apt-get install slirp4netns"
+		;;
+	esac
 }
