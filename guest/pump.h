@@ -34,7 +34,8 @@ void pump_init(struct pump *p, struct control *control, int signal_fd,
 
 /*
  * Until process pid ends, whatever else still runs: feeds its input, forwards
- * output as it comes and reaps orphans. *ret_status as from waitpid(2),
+ * output as it comes and reaps orphans; pid itself is left for
+ * pump_end_leftovers(), or the end of the sandbox. *ret_status as from waitpid(2),
  * *ret_cpu_us as gVisor counts it: in ticks of 10 ms, waiting for a CPU
  * included.
  */
