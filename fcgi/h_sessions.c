@@ -14,6 +14,7 @@
 #include "fcgi/response.h"
 #include "fcgi/session.h"
 #include "lib/json.h"
+#include "lib/token.h"
 
 /* POST /v1/sessions: what a session shall be, and its making. */
 struct wish {
@@ -152,6 +153,17 @@ static int make_workspace(
 	return ws_do(WS_CREATE, &call, NULL, e);
 }
 
+/* The runner only compares it, to share out its slots. */
+static uint64_t tenant_number(const char *name)
+{
+	uint8_t hash[TOKEN_HASH_LEN];
+	uint64_t n;
+
+	token_hash(name, strlen(name), hash);
+	memcpy(&n, hash, sizeof(n));
+	return n;
+}
+
 /* Its workspace comes with it. */
 static int make_kernel(struct exchange *x, struct wish *w, struct err *e)
 {
@@ -165,6 +177,7 @@ static int make_kernel(struct exchange *x, struct wish *w, struct err *e)
 	    .network = s->network,
 	    .allow = w->network.names,
 	    .allow_count = w->network.count,
+	    .tenant = tenant_number(s->tenant),
 	};
 
 	return kclient_ask(x, &q, &w->new.kernel, e);

@@ -289,7 +289,7 @@ static void put_kernel_counts(const struct kernel_status *k, struct buf *out)
 	    "Kernels that could not be fetched from disk.",
 	    k->restores_refused_total);
 	put_value(out, "isobox_kernel_evictions_total", "counter",
-	    "Kernels put on disk because another one needed the slot.",
+	    "Kernels put on disk because their slot or memory was needed.",
 	    k->evictions_total);
 	put_head(out, "isobox_kernel_deaths_total", "counter",
 	    "Kernels that died, by what ended them.");

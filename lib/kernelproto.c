@@ -23,6 +23,7 @@ void kernel_request_encode(const struct kernel_request *q, struct buf *out)
 	put_blob(out, &q->volume);
 	put_bool(out, q->network);
 	put_blobs(out, q->allow, q->allow_count);
+	put_u64(out, q->tenant);
 }
 
 static bool op_known(uint8_t op)
@@ -61,7 +62,7 @@ static int request_check(const struct kernel_request *q, struct err *e)
 	if (q->op == KERNEL_CREATE)
 		return check_create(q, e);
 	if (q->runtime.len > 0 || q->version.len > 0 || q->volume.len > 0 ||
-	    q->network || q->allow_count > 0)
+	    q->network || q->allow_count > 0 || q->tenant != 0)
 		return payload_refuse(e, what, "more than it needs");
 	return 0;
 }
@@ -85,6 +86,7 @@ static int request_read(
 	rc = get_strings(r, LIMIT_ALLOW, what, &q->allow, &q->allow_count, e);
 	if (rc < 0)
 		return rc;
+	q->tenant = get_u64(r);
 	rc = payload_finish(r, what, e);
 	return rc < 0 ? rc : request_check(q, e);
 }

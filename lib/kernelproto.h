@@ -50,6 +50,7 @@ struct kernel_request {
 	bool network; /* CREATE: for the kernel's whole life */
 	struct blob *allow; /* CREATE: as in struct job */
 	size_t allow_count;
+	uint64_t tenant; /* CREATE: whose it is; any number, to compare */
 };
 
 void kernel_request_encode(const struct kernel_request *q, struct buf *out);

@@ -76,7 +76,7 @@ struct kernel_status {
 	uint64_t restores_total;
 	uint64_t restore_us_total; /* their time */
 	uint64_t restores_refused_total;
-	uint64_t evictions_total; /* hibernated because a slot was needed */
+	uint64_t evictions_total; /* hibernated: slot or memory was needed */
 	uint64_t deaths_total[KERNEL_DEATH_COUNT];
 };
 

@@ -12,6 +12,7 @@
 #include "lib/registry.h"
 #include "lib/status.h"
 #include "runner/checkpoint.h"
+#include "runner/share.h"
 #include "runner/ws_table.h"
 
 struct client;
@@ -33,11 +34,13 @@ struct kernel {
 	char version[LIMIT_ID + 1];
 	bool network; /* wanted */
 	struct buf allow; /* its names, as a PROTO_KERNEL had them */
+	uint64_t tenant; /* whose it is; a number to compare */
 	enum kernel_state state;
 	struct worker *worker; /* NULL: none, or not any more */
 	bool fresh; /* the workspace is as it was made for it */
 	bool wants_slot; /* starting, or to be restored */
 	uint64_t wanted_us;
+	struct share share; /* of the slots: kernel_room.c */
 	uint64_t used_us; /* the end of the last step */
 	uint64_t resident_us; /* since when it is */
 	uint64_t life_us; /* resident before that */
@@ -49,7 +52,6 @@ struct kernel {
 	unsigned restore_failures; /* in a row */
 	bool saving; /* on its way to the disk, or its copy is */
 	uint64_t saving_us; /* since when */
-	bool evicted; /* because its slot is needed */
 	uint64_t pinned_until_us; /* it could not be saved: no try before */
 	unsigned save_failures; /* in a row, since its last step */
 	struct kernel *copy; /* the fork that is being made; or NULL */
@@ -79,6 +81,8 @@ struct kernels {
 	struct checkpoints checkpoints;
 	struct stamp_cache stamps;
 	uint64_t retry_us; /* no boot of one that waits before */
+	uint64_t spare_bytes; /* that one takes */
+	uint64_t memory_look_us; /* one waits for memory */
 	struct kernel_status status; /* counters */
 };
 
@@ -191,7 +195,7 @@ void kernel_undo_fork(struct server *s, struct kernel *k);
  * it is told. */
 void kernel_fail_fork(struct server *s, struct kernel *k);
 
-/* ---- kernel_slots.c: who is resident ---------------------------------------- */
+/* ---- kernel_slots.c, kernel_room.c, kernel_spare.c: who is resident ----------- */
 
 /* k wants to be resident. */
 void kernel_want(struct server *s, struct kernel *k);
@@ -199,6 +203,14 @@ void kernel_want(struct server *s, struct kernel *k);
 /* Lets in who wants a slot, ends what has lived long enough, boots who waits. */
 void kernels_tick(struct server *s, uint64_t now_us);
 uint64_t kernels_due_us(const struct server *s);
+
+/* Whether anybody wants a slot. */
+bool kernels_wanting(const struct server *s);
+
+/* Whether any takes memory; gives up one that waits for a session, or has one that
+ * is idle put on disk. True: something is just going. */
+bool kernels_may_relieve(struct server *s);
+bool kernels_relieve(struct server *s);
 
 /* One that waited for a session has ended. */
 void kernels_waiting_lost(

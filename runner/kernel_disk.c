@@ -36,6 +36,7 @@ static void put_about(struct buf *out, const struct kernel *k, uint64_t now_us)
 	const struct blob volume =
 	    text_blob(k->volume != NULL ? k->volume->id : "");
 
+	put_u64(out, k->tenant);
 	put_u64(out, k->steps);
 	put_u64(out, k->life_us + (now_us - k->resident_us));
 	put_blob(out, &runtime);
@@ -61,6 +62,7 @@ static int read_about(
 	size_t len;
 	const uint8_t *allow;
 
+	k->tenant = get_u64(&r);
 	k->steps = get_u64(&r);
 	k->life_us = get_u64(&r);
 	get_word(&r, k->runtime);
@@ -338,6 +340,7 @@ static int make_copy(struct server *s, struct kernel *k, const struct blob *id,
 	(void)snprintf(copy->runtime, sizeof copy->runtime, "%s", k->runtime);
 	(void)snprintf(copy->version, sizeof copy->version, "%s", k->version);
 	(void)snprintf(mail->copy_id, sizeof mail->copy_id, "%s", w->id);
+	copy->tenant = k->tenant;
 	copy->network = k->network;
 	copy->steps = k->steps;
 	copy->life_us = k->life_us;

@@ -149,6 +149,7 @@ static void kernel_ready(
 	w->seat.bytes = r->memory_bytes > 0 ? (uint64_t)r->memory_bytes : 0;
 	if (k == NULL) {
 		w->report = *r; /* of its boot, for who gets it */
+		s->kernels.spare_bytes = w->seat.bytes;
 		w->seat.waits = !w->kernel_dropped;
 		w->seat.since_us = clock_us();
 		return;
@@ -166,7 +167,6 @@ void kernels_resident(
 	}
 	k->restoring = false;
 	k->restore_failures = 0;
-	k->evicted = false;
 	k->reason[0] = '\0';
 	k->state = KERNEL_RESIDENT;
 	k->used_us = k->resident_us = clock_us();
@@ -199,6 +199,10 @@ static void kernel_stepped(
 	}
 	w->deadline_us = UINT64_MAX;
 	workspaces_turn_end(s, &w->turn);
+	/* Before the next step has its turn: else who waits for a slot never
+	 * finds it idle. */
+	if (kernels_wanting(s))
+		kernels_tick(s, clock_us());
 	if (k != NULL && s->draining && !kernel_hibernate(s, k))
 		kernel_stop(s, k, KERNEL_DEATH_EXIT, "the service ended");
 }

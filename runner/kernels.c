@@ -237,6 +237,7 @@ static int describe(struct server *s, struct kernel *k,
 	copy_word(k->runtime, &q->runtime);
 	copy_word(k->version, &q->version);
 	k->network = q->network;
+	k->tenant = q->tenant;
 	put_blobs(&k->allow, q->allow, q->allow_count);
 	if (k->allow.failed)
 		return err_set(e, ERR_INTERNAL, ENOMEM, "out of memory");

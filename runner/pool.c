@@ -21,6 +21,7 @@
 
 #include "lib/clock.h"
 #include "lib/log.h"
+#include "runner/memory.h"
 #include "runner/pool_int.h"
 #include "runner/predict.h"
 #include "runner/server_int.h"
@@ -35,17 +36,11 @@
 /* Demand fades without an event. */
 #define LOOK_EVERY_US 30000000u
 
-/* While memory might get short. */
-#define PRESSURE_EVERY_US 100000u
-
 /* After a boot that failed, or a sandbox that died while it waited: doubled up to
  * the last, and as at first when nothing was wrong for a while. */
 #define BACKOFF_FIRST_US 1000000u
 #define BACKOFF_LAST_US 60000000u
 #define BACKOFF_FORGET_US 120000000u
-
-/* The part of the memory cap that the pool leaves free beside what is in use. */
-#define RESERVE_PART 8u
 
 void pool_poke(struct server *s, uint64_t delay_us)
 {
@@ -313,69 +308,6 @@ void pool_lost(struct server *s, struct worker *w, const struct run_report *r)
 	health_doubt(s);
 }
 
-/* ---- memory ------------------------------------------------------------- */
-
-/* What all who run may come to take at most. */
-static uint64_t promised(const struct server *s)
-{
-	const struct worker *w = NULL;
-	uint64_t sum = 0;
-
-	TAILQ_FOREACH (w, &s->workers, link)
-		if (w->kind != WORKER_AHEAD)
-			sum += w->memory_bytes;
-	return sum;
-}
-
-/* Whether there is room for `more` bytes, and a reserve, beside what is in use;
- * also when the kernel does not tell. The cap was looked at. */
-static bool has_room(struct server *s, uint64_t more)
-{
-	const uint64_t cap = s->cap_bytes;
-	const int64_t used = cgroup_memory_used(s->cgroup);
-
-	if (used < 0)
-		return true;
-	return (uint64_t)used + more + cap / RESERVE_PART <= cap;
-}
-
-bool pool_has_room(struct server *s)
-{
-	return has_room(s, 0);
-}
-
-/* True when the cap is far enough away that no run can meet it. */
-static bool is_ample(const struct server *s)
-{
-	const uint64_t cap = cgroup_memory_cap(s->cgroup);
-
-	return cap == 0 || promised(s) + demand_bytes(&s->pool.demand) +
-				   cap / RESERVE_PART <=
-			       cap;
-}
-
-/* Gives up one sandbox when memory is short; true when it did. */
-static bool relieve(struct server *s, uint64_t now_us)
-{
-	struct demand_entry *entry = demand_least(&s->pool.demand, now_us);
-	struct worker *w = NULL;
-	struct err e;
-
-	/* No cap: nothing runs either. */
-	if (entry == NULL || health_check_cap(s, &e) < 0 || is_ample(s))
-		return false;
-	pool_poke(s, PRESSURE_EVERY_US);
-	if (has_room(s, 0))
-		return false;
-	w = pool_find_seat(s, entry);
-	if (w == NULL)
-		return false;
-	log_info("memory is short: one %s sandbox less waits",
-	    entry->kind.runtime->name);
-	pool_drop(s, w);
-	return true;
-}
-
 /* ---- the tick ----------------------------------------------------------- */
 
 static bool may_boot(const struct server *s, uint64_t now_us)
@@ -405,7 +337,8 @@ static void step(struct server *s, uint64_t now_us)
 		pool_poke(s, 0);
 		break;
 	case DEMAND_BOOT:
-		if (health_check(s, &e) < 0 || !has_room(s, entry->bytes))
+		if (health_check(s, &e) < 0 ||
+		    !memory_has_room(s, entry->bytes))
 			break;
 		boot(s, entry);
 		pool_poke(s, 0);
@@ -420,13 +353,14 @@ void pool_tick(struct server *s, uint64_t now_us)
 	if (now_us < p->look_us)
 		return;
 	p->look_us = UINT64_MAX;
-	if (p->demand.count == 0 || s->draining)
+	if (s->draining)
 		return;
 	p->look_us = now_us + LOOK_EVERY_US;
 	if (p->retry_us > now_us && p->retry_us < p->look_us)
 		p->look_us = p->retry_us;
 	drop_old(s, now_us);
-	if (!relieve(s, now_us) && may_boot(s, now_us))
+	if (!memory_look(s, now_us, &p->look_us) && p->demand.count > 0 &&
+	    may_boot(s, now_us))
 		step(s, now_us);
 }
 

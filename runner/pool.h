@@ -78,9 +78,6 @@ void pool_forget(struct server *s, const struct workspace *w);
  * errno: w is just dying. */
 int pool_hand_over(struct worker *w, const struct client *c, uint64_t queue_us);
 
-/* Whether there is memory for one more that waits; the cap was looked at. */
-bool pool_has_room(struct server *s);
-
 /* The worker's supervisor says that it waits now. */
 void pool_ready(struct server *s, struct worker *w, const struct run_report *r);
 

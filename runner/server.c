@@ -389,6 +389,8 @@ int server_run(const struct config *config, const struct egress_policy *policy,
 	TAILQ_INIT(&s.clients);
 	TAILQ_INIT(&s.workers);
 	TAILQ_INIT(&s.kernels.list);
+	s.kernels.spare_bytes = DEMAND_GUESS_BYTES;
+	s.kernels.memory_look_us = UINT64_MAX;
 	admit_init(
 	    &s.admit, config->concurrency, config->acquire_wait_ms, QUEUE_MAX);
 	rc = server_open(&s, e);

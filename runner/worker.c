@@ -20,6 +20,9 @@
 #include "lib/log.h"
 #include "runner/server_int.h"
 
+/* What was just started takes its memory by and by. */
+#define MEMORY_LOOK_US 50000u
+
 #define JANITOR_MS 20000u
 #define JANITOR_MAX_US (2u * JANITOR_MS * 1000u)
 
@@ -179,6 +182,8 @@ static int fork_supervisor(struct server *s, struct run_order *order,
 	w->source.fd = control[0];
 	w->holds_slot = kind == WORKER_RUN;
 	TAILQ_INSERT_TAIL(&s->workers, w, link);
+	/* It may take memory. */
+	pool_poke(s, MEMORY_LOOK_US);
 	/* Failing to watch only loses the report; the child's end is seen. */
 	(void)server_watch(s, &w->source, EPOLLIN);
 	*ret = w;

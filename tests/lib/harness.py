@@ -113,7 +113,7 @@ class Service:
     """One service. settings: keys of isobox.yaml over the defaults here."""
 
     def __init__(self, front_kind="caddy", images=IMAGES, world=None,
-                 **settings):
+                 memory=MEMORY_CAP, **settings):
         adopt_orphans()
         self.front_kind = front_kind
         self.world = world  # what the runner's network is, see world.py
@@ -122,7 +122,7 @@ class Service:
         self.extra = []  # more isobox.fcgi processes
         self.base = tempfile.mkdtemp(prefix=PREFIX)
         self.subtree = cgroups.Subtree(os.path.basename(self.base),
-                                       RUNNER_USER, MEMORY_CAP)
+                                       RUNNER_USER, memory)
         _running.append(self)
         self._directories()
         self.port = free_port()

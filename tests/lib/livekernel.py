@@ -61,11 +61,12 @@ class Kernel:
     """A session with a kernel, at the socket of a runner."""
 
     def __init__(self, path, runtime, version, network=False, volume="",
-                 allow=(), create=True, name=None, timeout=60.0):
+                 allow=(), create=True, name=None, timeout=60.0, tenant=1):
         self.path = path
         self.name = name or secrets.token_hex(16)
         self.runtime, self.version = runtime, version
         self.network, self.volume, self.allow = network, volume, allow
+        self.tenant = tenant
         self.workspace = Workspace(path, self.name)
         if create:
             self.created = self.create(timeout)
@@ -79,7 +80,8 @@ class Kernel:
                 string(self.version if create else ""),
                 string(self.volume if create else ""),
                 bytes([create and self.network]),
-                strings(self.allow if create else ())]))
+                strings(self.allow if create else ()),
+                struct.pack("<Q", self.tenant if create else 0)]))
             return info(c.expect(INFO))
 
     def create(self, timeout=60.0):

@@ -25,7 +25,8 @@ static struct kernel_request creation(void)
 	    .volume = BLOB("vol"),
 	    .network = true,
 	    .allow = names,
-	    .allow_count = 2};
+	    .allow_count = 2,
+	    .tenant = 77};
 }
 
 static struct kernel_request plain(enum kernel_op op)
@@ -60,6 +61,7 @@ static void requests_are_read_back(void **state)
 	assert_int_equal(out.volume.len, 3);
 	assert_true(out.network);
 	assert_int_equal(out.allow_count, 2);
+	assert_true(out.tenant == 77);
 	assert_memory_equal(out.allow[1].data, "*.example.org", 13);
 	kernel_request_done(&out);
 	assert_null(out.allow);
@@ -107,6 +109,10 @@ static void requests_that_are_refused(void **state)
 	assert_refused(&q);
 	q = plain(KERNEL_STAT);
 	q.network = true;
+	assert_refused(&q);
+	q = plain(KERNEL_FORK);
+	q.new_id = BLOB("t");
+	q.tenant = 1;
 	assert_refused(&q);
 	q = creation();
 	q.runtime = BLOB("");

@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whose kernels are in memory when several tenants want slots, and when memory
+gets short."""
+
+import threading
+import time
+import unittest
+
+import livekernel
+import workspaces
+from harness import Service, wait_for
+from livekernel import ALIVE, Kernel
+from workspaces import Refused
+
+MIB = 1 << 20
+UNSAVABLE = "import os\nf = open('g', 'w+')\nos.unlink('g')"
+
+
+def start(**settings):
+    service = Service("caddy", allowed_users=["0"], session_disk_mb=512,
+                      min_free_disk_gb=1, kernel_mem_mb=256,
+                      kernel_hibernate_sec=3600, **settings)
+    service.start_runner()
+    path = service.settings["runner_socket"]
+    wait_for("ready runner", lambda: workspaces.ready(path), 60)
+    return service
+
+
+class Case(unittest.TestCase):
+    settings = {}
+
+    @classmethod
+    def setUpClass(cls):
+        cls.service = start(**cls.settings)
+        cls.addClassCleanup(cls.service.stop)
+        cls.socket = cls.service.settings["runner_socket"]
+        cls.version = livekernel.versions(cls.service)["python-slim"]
+
+    def kernel(self, tenant=1):
+        k = Kernel(self.socket, "python-slim", self.version, tenant=tenant)
+        self.addCleanup(self.remove, k)
+        return k
+
+    def remove(self, k):
+        k.remove()
+        wait_for("its slot", lambda: livekernel.status(
+            self.socket).used <= self.slots(k))
+
+    def slots(self, k):
+        return self.settings["kernel_slots"] - 1
+
+    def good(self, k, code, out=""):
+        s = k.step(code)
+        self.assertEqual((s.out, s.err, s.result.code, s.result.kernel),
+                         (out, "", 0, ALIVE))
+
+
+class Tenants(Case):
+    settings = {"warm": False, "kernel_slots": 2, "concurrency": 4,
+                "acquire_wait_ms": 5000}
+
+    def test_who_has_most_makes_room(self):
+        many = [self.kernel() for _ in range(3)]
+        for n, k in enumerate(many):
+            self.good(k, "x = %d" % n)
+        one = self.kernel(tenant=2)
+        self.good(one, "y = 1")
+        # Idle for longest, and still in memory: who has one slot of two does
+        # not push out who has the other.
+        for _ in range(2):
+            for n, k in enumerate(many):
+                self.good(k, "print(x)", "%d\n" % n)
+            self.assertEqual(one.stat().state, "resident")
+        self.good(one, "print(y)", "1\n")
+        self.assertEqual(one.stat().steps, 2)
+
+    def test_over_a_restart(self):
+        """Whose it is, is on the disk."""
+        many = [self.kernel() for _ in range(2)]
+        one = self.kernel(tenant=2)
+        for k in many + [one]:
+            self.good(k, "x = 1")
+        self.service.runner.terminate()
+        self.service.runner.wait(60)
+        self.service.start_runner()
+        wait_for("ready runner", lambda: workspaces.ready(self.socket), 60)
+        self.good(one, "print(x)", "1\n")
+        for _ in range(2):
+            for k in many:
+                self.good(k, "print(x)", "1\n")
+        self.assertEqual(one.stat().state, "resident")
+
+    def test_what_cannot_be_saved(self):
+        """Of who has all slots: one ends for who has none."""
+        many = [self.kernel() for _ in range(2)]
+        for k in many:
+            self.good(k, UNSAVABLE)
+        one = self.kernel(tenant=2)
+        self.good(one, "print(1)", "1\n")
+        states = sorted(k.stat().state for k in many)
+        self.assertEqual(states, ["dead", "resident"])
+        for k in many:
+            if k.stat().state == "dead":
+                self.assertIn("slot was needed", k.stat().reason)
+        # Nor for a second one: each has its share.
+        with self.assertRaises(Refused) as caught:
+            self.good(one, UNSAVABLE)
+            self.kernel(tenant=2)
+        self.assertEqual(caught.exception.kind, "too_many_kernels")
+
+    def test_steps_without_a_pause(self):
+        """Nobody is kept out by steps that wait for each other."""
+        many = [self.kernel() for _ in range(2)]
+        stop = time.monotonic() + 12
+        failed = []
+
+        def work(k):
+            while time.monotonic() < stop:
+                try:
+                    k.step("import time; time.sleep(.5)", wall_ms=20000)
+                except Refused as e:
+                    failed.append(e)
+        threads = [threading.Thread(target=work, args=[k])
+                   for k in many for _ in range(2)]
+        for t in threads:
+            t.start()
+        try:
+            time.sleep(1)
+            one = self.kernel(tenant=2)
+            self.good(one, "print(1)", "1\n")
+            self.good(one, "print(2)", "2\n")
+        finally:
+            for t in threads:
+                t.join()
+        # They shared the other slot, and who waited too long was told so.
+        self.assertLessEqual({e.kind for e in failed},
+                             {"too_many_kernels", "session_busy"})
+        for k in many:
+            self.good(k, "print(3)", "3\n")
+
+
+class Churn(Case):
+    settings = {"warm": False, "kernel_slots": 2, "concurrency": 2,
+                "acquire_wait_ms": 60000}
+
+    def test_all_get_on(self):
+        """Two sets of clients over more kernels than slots: each step that had
+        a kernel fetched is run by it."""
+        kernels = [self.kernel(tenant=1 + n % 2) for n in range(6)]
+        before = livekernel.status(self.socket)
+        failed = []
+
+        def work(k, n):
+            try:
+                for i in range(4):
+                    self.good(k, "x = globals().get('x', -1) + 1; print(x)",
+                              "%d\n" % i)
+            except Exception as e:  # of a thread: told below
+                failed.append(e)
+        threads = [threading.Thread(target=work, args=[k, n])
+                   for n, k in enumerate(kernels)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        self.assertEqual(failed, [])
+        status = livekernel.status(self.socket)
+        self.assertLessEqual(status.restores - before.restores, 6 * 4)
+
+
+class Memory(Case):
+    settings = {"warm": False, "kernel_slots": 4, "concurrency": 4,
+                "acquire_wait_ms": 20000, "memory": 700 * MIB}
+
+    def test_idle_ones_go(self):
+        """More than fits in the subtree's memory: the longest idle are on disk,
+        and nobody is killed."""
+        kernels = [self.kernel() for _ in range(4)]
+        for n, k in enumerate(kernels):
+            self.good(k, "import os; x = os.urandom(190 << 20); n = %d" % n)
+        states = [k.stat().state for k in kernels]
+        self.assertIn("hibernated", states)
+        self.assertEqual(states[-1], "resident")
+        for n, k in enumerate(kernels):
+            self.good(k, "print(n, len(x) >> 20)", "%d 190\n" % n)
+        status = livekernel.status(self.socket)
+        self.assertEqual(set(status.deaths.values()), {0})
+        self.assertGreater(status.evictions, 0)
+
+
+class Waiting(Case):
+    """An interpreter that waits goes before a session's kernel does."""
+
+    settings = {"warm": True, "warm_max": 1, "kernel_slots": 3,
+                "kernel_warm": 1, "concurrency": 4,
+                "acquire_wait_ms": 20000, "memory": 600 * MIB}
+
+    def test_first(self):
+        def waiting():
+            return livekernel.status(self.socket).waiting
+        wait_for("one that waits", lambda: waiting() == 1, 60)
+        kernels = [self.kernel() for _ in range(2)]
+        for k in kernels:
+            self.good(k, "import os; x = os.urandom(215 << 20)")
+        wait_for("none that waits", lambda: waiting() == 0)
+        self.assertEqual(livekernel.status(self.socket).deaths["oom"], 0)
+        for k in kernels:
+            self.good(k, "print(len(x) >> 20)", "215\n")
+
+
+if __name__ == "__main__":
+    unittest.main()
