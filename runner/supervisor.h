@@ -122,9 +122,9 @@ struct run_order {
 	const struct config *config;
 	const struct runtime *runtime;
 	const struct job *job; /* NULL: boot ahead, or only boot, as a probe */
-	const uint8_t
-	    *mailbox; /* of MAILBOX_SIZE bytes, shared with the runner:
-				 * boot ahead and wait for a claim; or NULL */
+	/* Of MAILBOX_SIZE bytes, shared with the runner: boot ahead and wait for a
+	 * claim; or NULL. */
+	uint8_t *mailbox;
 	bool preload; /* ahead: with the runtime's modules loaded */
 	const struct kernel_order *kernel; /* NULL: a run */
 	bool by_name; /* ahead: for jobs with a list of names */
