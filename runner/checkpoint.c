@@ -243,12 +243,21 @@ static int link_one(int from, int to, const char *name, struct err *e)
 	return 0;
 }
 
+/* Not of the files, which may be as they should. */
+static bool is_hosts_fault(int code)
+{
+	return code == ENOMEM || code == EMFILE || code == ENFILE ||
+	       code == EIO || code == EINTR || code == EAGAIN;
+}
+
 static int read_manifest(int dir_fd, struct stamp_manifest *ret, struct err *e)
 {
 	cleanup_buf struct buf text = {0};
 	int rc = file_read(
 	    dir_fd, CHECKPOINT_STAMP, O_NOFOLLOW, STAMP_TEXT_MAX, &text, e);
 
+	if (rc < 0 && is_hosts_fault(-rc))
+		return rc;
 	if (rc < 0)
 		return err_set(
 		    e, ERR_INTERNAL, EBADMSG, "the checkpoint has no stamp");
@@ -344,9 +353,13 @@ static int open_files(
 	for (size_t i = 0; i < m->file_count; i++) {
 		fds[i] = openat(dir_fd, m->files[i].name,
 		    O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+		if (fds[i] < 0 && is_hosts_fault(errno))
+			return err_sys(e, errno, "opening the checkpoint");
 		if (fds[i] < 0)
 			return broken("a file lacks", e);
-		if (fstat(fds[i], &st) != 0 || !S_ISREG(st.st_mode) ||
+		if (fstat(fds[i], &st) != 0)
+			return err_sys(e, errno, "stat of the checkpoint");
+		if (!S_ISREG(st.st_mode) ||
 		    (uint64_t)st.st_size != m->files[i].size)
 			return broken("a file has another length", e);
 	}

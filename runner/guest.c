@@ -80,6 +80,7 @@ static void guest_failed(struct run *r, const uint8_t *payload, size_t len)
 	const uint8_t *text = get_bytes(&rd, &n);
 	struct err e;
 
+	r->kernel.guest_ended |= r->end == RUN_END_NONE;
 	/* The client gets to read it: no bytes that are not text. */
 	if (text == NULL || n > sizeof e.msg || !utf8_valid(text, n, NULL))
 		(void)err_set(&e, ERR_SANDBOX_FAILED, EIO,
@@ -133,6 +134,7 @@ static void guest_frames(struct run *r)
 		if (n == 0)
 			break;
 		if (n < 0 || !guest_frame(r, type, payload, len)) {
+			r->kernel.guest_ended |= r->end == RUN_END_NONE;
 			run_end(r, RUN_END_FAILED,
 			    "the sandbox broke the protocol");
 			r->guest_eof = true;
@@ -151,6 +153,7 @@ static void guest_end(struct run *r)
 		return;
 	if (run_check_oom(r))
 		return;
+	r->kernel.guest_ended = true;
 	run_end(r, RUN_END_FAILED,
 	    r->phase == PHASE_BOOT ? "the sandbox did not start"
 				   : "the sandbox ended without a result");

@@ -48,8 +48,9 @@ struct kernel {
 	int64_t memory_bytes;
 	uint64_t checkpoint_bytes;
 	bool online;
+	bool wired; /* its sandbox was started with a network */
 	bool restoring; /* the worker does that first */
-	unsigned restore_failures; /* in a row */
+	unsigned refusals; /* of its checkpoint, in a row */
 	bool saving; /* on its way to the disk, or its copy is */
 	uint64_t saving_us; /* since when */
 	uint64_t pinned_until_us; /* it could not be saved: no try before */

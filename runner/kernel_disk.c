@@ -22,6 +22,9 @@
 #define PINNED_US 60000000u
 #define PINNED_DOUBLED_MAX 5u
 
+/* To whose kernel could not be fetched. */
+#define RETRY_AFTER_S 5u
+
 static struct blob text_blob(const char *s)
 {
 	return (struct blob){(const uint8_t *)s, strlen(s)};
@@ -43,6 +46,7 @@ static void put_about(struct buf *out, const struct kernel *k, uint64_t now_us)
 	put_blob(out, &version);
 	put_blob(out, &volume);
 	put_bool(out, k->network);
+	put_bool(out, k->wired);
 	put_bytes(out, k->allow.data, k->allow.len);
 }
 
@@ -69,6 +73,7 @@ static int read_about(
 	get_word(&r, k->version);
 	get_word(&r, volume);
 	k->network = get_bool(&r);
+	k->wired = get_bool(&r);
 	allow = get_bytes(&r, &len);
 	if (!reader_done(&r))
 		return err_set(e, ERR_INTERNAL, EBADMSG,
@@ -287,12 +292,14 @@ void kernel_remove_checkpoint(struct server *s, struct kernel *k)
 	kernel_look_at_checkpoint(s, k);
 }
 
-/* What is good for nothing stays so; else the next step may have more luck. */
+/* What is good for nothing stays so, and what runsc does not take a second time.
+ * Else the host is the reason, and the next step may have more luck. */
 void kernel_not_restored(
     struct server *s, struct kernel *k, const struct run_report *r)
 {
-	const bool lost =
-	    (r != NULL && r->unrestorable != 0) || ++k->restore_failures > 1;
+	const bool refused = r != NULL && r->refused != 0;
+	const bool lost = (r != NULL && r->unrestorable != 0) ||
+			  (refused && ++k->refusals > 1);
 	const char *why =
 	    r != NULL && r->why[0] != '\0' ? r->why : "it was killed";
 
@@ -308,7 +315,7 @@ void kernel_not_restored(
 		    "it could not be restored: %.200s", why);
 	}
 	kernel_fail_waiting(s, k, lost ? ERR_KERNEL_DEAD : ERR_SANDBOX_FAILED,
-	    0, lost ? k->reason : why);
+	    lost ? 0 : RETRY_AFTER_S, lost ? k->reason : why);
 }
 
 /* ---- a fork -------------------------------------------------------------- */
@@ -342,6 +349,7 @@ static int make_copy(struct server *s, struct kernel *k, const struct blob *id,
 	(void)snprintf(mail->copy_id, sizeof mail->copy_id, "%s", w->id);
 	copy->tenant = k->tenant;
 	copy->network = k->network;
+	copy->wired = k->wired;
 	copy->steps = k->steps;
 	copy->life_us = k->life_us;
 	buf_put(&copy->allow, k->allow.data, k->allow.len);

@@ -47,10 +47,57 @@ static int restore(
 		   : 0;
 }
 
+void kernel_had_no_network(struct run *r, const struct sandbox_spec *spec)
+{
+	struct sandbox_spec as_it_is = *spec;
+	struct err e;
+
+	as_it_is.resolv_conf = NULL;
+	r->kernel.stamped &= checkpoint_stamp_now(r->order->kernel->stamps,
+				 &as_it_is, &r->kernel.stamp, &e) == 0;
+}
+
+int kernel_needs_network(const struct run *r, struct err *e)
+{
+	if (!r->kernel.on || !r->order->kernel->restore ||
+	    !r->order->kernel->online)
+		return 0;
+	return err_set(e, ERR_SANDBOX_FAILED, ENETDOWN,
+	    "it has a network, and none can be had: %.160s",
+	    r->network_why[0] != '\0' ? r->network_why
+				      : "the service lets nobody have one");
+}
+
+/* What runsc and our own set-up say when the host lacks something: the words of
+ * strerror(3), in Go's spelling. */
+static bool says_host(const struct buf *log)
+{
+	static const char *const words[] = {"sandbox set-up:",
+	    "annot allocate memory", "o space left on device",
+	    "esource temporarily unavailable", "oo many open files"};
+
+	for (size_t i = 0; log->len > 0 && i < sizeof words / sizeof words[0];
+	     i++)
+		if (memmem(log->data, log->len, words[i], strlen(words[i])) !=
+		    NULL)
+			return true;
+	return false;
+}
+
+bool kernel_was_refused(const struct run *r)
+{
+	return r->kernel.on && r->order->kernel->restore &&
+	       r->phase == PHASE_START && r->kernel.guest_ended &&
+	       !says_host(&r->log);
+}
+
 int kernel_start(struct run *r, const struct sandbox_spec *spec, struct err *e)
 {
 	const struct kernel_order *k = r->order->kernel;
 	struct err why;
+
+	if (spec->resolv_conf == NULL && kernel_needs_network(r, e) < 0)
+		return -e->code;
 
 	if (k->id != NULL)
 		(void)snprintf(r->kernel.id, sizeof r->kernel.id, "%s", k->id);

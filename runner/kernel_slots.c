@@ -105,7 +105,6 @@ static int boot(struct server *s, struct kernel *k, struct err *e)
 	struct run_order order = {.config = s->config,
 	    .runtime = rt,
 	    .kernel = &kernel,
-	    .egress = k->network ? s->egress : NULL,
 	    .step = &step,
 	    .client_fd = -1};
 	struct worker *w = NULL;
@@ -113,6 +112,11 @@ static int boot(struct server *s, struct kernel *k, struct err *e)
 
 	if (rt == NULL)
 		return -ENOENT;
+	kernel.restore = k->state == KERNEL_HIBERNATED;
+	kernel.online = kernel.restore && k->wired;
+	/* As it began: a restored sandbox is what it was. */
+	if (kernel.restore ? k->wired : k->network)
+		order.egress = s->egress;
 	kernel.limits = kernel_limits(s, rt);
 	if ((rc = get_strings(&names, LIMIT_ALLOW, "allow", &allow,
 		 &kernel.allow_count, e)) < 0)
@@ -125,7 +129,6 @@ static int boot(struct server *s, struct kernel *k, struct err *e)
 		return rc;
 	kernel.allow = allow;
 	kernel.id = k->workspace->id;
-	kernel.restore = k->state == KERNEL_HIBERNATED;
 	kernel_set_disk(s, &kernel);
 	if ((rc = worker_kernel(s, &order, &w, e)) < 0)
 		return rc;

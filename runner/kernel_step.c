@@ -134,6 +134,8 @@ static void note_network(
 	(void)snprintf(k->network_reason, sizeof k->network_reason, "%s",
 	    !k->network			? ""
 	    : r->network_why[0] != '\0' ? r->network_why
+	    : !k->wired && s->config->allow_network
+		? "it could have none when it was started"
 	    : s->config->allow_network
 		? ""
 		: "the service lets nobody have a network");
@@ -165,8 +167,10 @@ void kernels_resident(
 		s->kernels.status.restore_us_total +=
 		    clock_us() - k->resident_us;
 	}
+	if (!k->restoring)
+		k->wired = r->online;
 	k->restoring = false;
-	k->restore_failures = 0;
+	k->refusals = 0;
 	k->reason[0] = '\0';
 	k->state = KERNEL_RESIDENT;
 	k->used_us = k->resident_us = clock_us();

@@ -55,6 +55,7 @@ struct kernel_run {
 	char id[LIMIT_ID + 1]; /* of its session */
 	bool restored; /* its checkpoint is still there */
 	bool unrestorable;
+	bool guest_ended; /* by itself: nobody ended it before */
 	bool saved; /* it is on disk: that is its end */
 	bool stamped;
 	struct checkpoint_stamp stamp; /* of when it was started */
@@ -217,6 +218,14 @@ int kernel_start(struct run *r, const struct sandbox_spec *spec, struct err *e);
 void kernel_save(struct run *r, bool fork);
 void kernel_save_event(struct run *r);
 void kernel_save_cancel(struct run *r);
+/* It was started without the network that was tried: that is what it is to be
+ * restored with, too. */
+void kernel_had_no_network(struct run *r, const struct sandbox_spec *spec);
+/* Of one that is restored and cannot have its network: it must not be without. */
+int kernel_needs_network(const struct run *r, struct err *e);
+/* Whether it was not taken as it is, by runsc or by init, and not for a reason that
+ * will go. */
+bool kernel_was_refused(const struct run *r);
 /* Before the first step of one that was restored. */
 int kernel_forget_checkpoint(struct run *r, struct err *e);
 

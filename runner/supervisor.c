@@ -581,7 +581,11 @@ int run_boot(struct run *r, struct err *e)
 			       : sandbox_start(&spec, o->leaf, &r->box, e);
 	if (rc < 0)
 		return rc;
-	return network_attach(r, e);
+	rc = network_attach(r, e);
+	if (rc == 0 && o->kernel != NULL && spec.resolv_conf != NULL &&
+	    !r->online)
+		kernel_had_no_network(r, &spec);
+	return rc < 0 || r->online ? rc : kernel_needs_network(r, e);
 }
 
 void run_report(const struct run *r, enum kernel_word word)
@@ -597,6 +601,8 @@ void run_report(const struct run *r, enum kernel_word word)
 	    .timed_out = r->kernel.timed_out,
 	    .failure = r->kernel.failure,
 	    .unrestorable = r->kernel.unrestorable,
+	    .refused = kernel_was_refused(r),
+	    .online = r->online,
 	    .saved_bytes = r->kernel.saved_bytes,
 	    .copied = r->kernel.copied};
 

@@ -68,6 +68,8 @@ struct run_report {
 	uint32_t timed_out; /* the step, whose kernel goes on */
 	uint32_t failure; /* enum err_kind of STAYS */
 	uint32_t unrestorable; /* its checkpoint is good for nothing */
+	uint32_t refused; /* runsc, or its own init, does not take it */
+	uint32_t online; /* its sandbox was started with a network */
 	uint64_t saved_bytes; /* of the disk, HIBERNATED and FORKED */
 	struct ws_usage copied; /* FORKED: its workspace */
 };
@@ -113,6 +115,7 @@ struct kernel_order {
 	size_t allow_count;
 	const char *id; /* of its session, unless it waits */
 	bool restore; /* from its checkpoint */
+	bool online; /* restore: it was started with a network, and needs one */
 	const struct checkpoints *checkpoints; /* NULL: it cannot be saved */
 	struct stamp_cache *stamps;
 };
