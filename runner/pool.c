@@ -30,8 +30,10 @@
  * collected, clocks and caches, is not to grow old. */
 #define AGE_MAX_US 900000000u
 
-/* The run that has just got its sandbox goes first. */
-#define REFILL_DELAY_US 5000u
+/* Runs that have just got their sandboxes go first: most are through by then. So
+ * long after the last of them, and not longer after the first. */
+#define REFILL_DELAY_US 25000u
+#define REFILL_DELAY_MAX_US 100000u
 
 /* Demand fades without an event. */
 #define LOOK_EVERY_US 30000000u
@@ -250,6 +252,7 @@ static void boot(struct server *s, struct demand_entry *entry)
 	w->seat.since_us = clock_us();
 	w->seat.image = image;
 	entry->have++;
+	s->pool.taken_us = 0;
 	s->pool.booting++;
 	s->pool.status.boots_total++;
 }
@@ -317,8 +320,8 @@ static bool may_boot(const struct server *s, uint64_t now_us)
 	uint32_t idle = p->cpus > a->running ? p->cpus - a->running : 0;
 
 	return s->health == HEALTH_GOOD && now_us >= p->retry_us &&
-	       a->queued == 0 && a->running < a->slots &&
-	       p->booting < (idle > 0 ? idle : 1);
+	       now_us >= p->refill_us && a->queued == 0 &&
+	       a->running < a->slots && p->booting < (idle > 0 ? idle : 1);
 }
 
 static void step(struct server *s, uint64_t now_us)
@@ -358,6 +361,8 @@ void pool_tick(struct server *s, uint64_t now_us)
 	p->look_us = now_us + LOOK_EVERY_US;
 	if (p->retry_us > now_us && p->retry_us < p->look_us)
 		p->look_us = p->retry_us;
+	if (p->refill_us > now_us && p->refill_us < p->look_us)
+		p->look_us = p->refill_us;
 	drop_old(s, now_us);
 	if (!memory_look(s, now_us, &p->look_us) && p->demand.count > 0 &&
 	    may_boot(s, now_us))
@@ -448,13 +453,26 @@ static bool give_to_any(struct server *s, const struct demand_entry *entry,
 	return false;
 }
 
+static void hold_refill(struct server *s)
+{
+	const uint64_t now_us = clock_us();
+	struct pool *p = &s->pool;
+
+	if (p->taken_us == 0)
+		p->taken_us = now_us;
+	p->refill_us = now_us + REFILL_DELAY_US;
+	if (p->refill_us > p->taken_us + REFILL_DELAY_MAX_US)
+		p->refill_us = p->taken_us + REFILL_DELAY_MAX_US;
+	pool_poke(s, REFILL_DELAY_US);
+}
+
 bool pool_claim_kind(struct server *s, struct demand_entry *entry,
     struct client *c, uint64_t queue_us)
 {
 	struct pool_status *st = &s->pool.status;
 
 	demand_note(entry, clock_us());
-	pool_poke(s, REFILL_DELAY_US);
+	hold_refill(s);
 	if (give_to_any(s, entry, true, c, queue_us)) {
 		st->hits_total++;
 		return true;

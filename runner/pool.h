@@ -48,7 +48,9 @@ struct pool {
 	uint32_t cpus;
 	uint32_t booting;
 	unsigned failures; /* boots, in a row */
-	uint64_t retry_us; /* no boot before */
+	uint64_t retry_us; /* no boot before, for boots have failed */
+	uint64_t taken_us; /* the first since the last boot; 0: none was */
+	uint64_t refill_us; /* no boot before, for one was taken */
 	uint64_t look_us; /* pool_tick() has something to do */
 };
 
