@@ -59,6 +59,7 @@ int app_init(struct app *app, const char *config_path, struct err *e)
 	app->config_path = config_path;
 	accesslog_init(&app->log);
 	atomic_init(&app->kernels_used, -1);
+	atomic_init(&app->kernels_us, 0);
 	atomic_flag_clear(&app->asking_kernels);
 	(void)sem_init(&app->large, 0, LARGE_ANSWERS);
 	shared_slot_init(&app->catalog);

@@ -25,6 +25,7 @@ struct app {
 	struct store *store; /* a CGI program opens it when it is used */
 	/* Slots of kernels in use, as the runner said last; -1: it did not. */
 	atomic_int kernels_used;
+	_Atomic uint64_t kernels_us; /* when that was asked for */
 	atomic_flag asking_kernels; /* one thread does, for all */
 	sem_t large; /* places for large answers that are held in memory */
 	struct accesslog log;

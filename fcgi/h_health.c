@@ -4,28 +4,36 @@
 #include "fcgi/exchange.h"
 #include "fcgi/rclient.h"
 #include "fcgi/response.h"
+#include "lib/clock.h"
 #include "lib/json.h"
 
 /* A probe gives up sooner or later, too. */
 #define READY_TIMEOUT_MS 2000u
 #define ALIVE_TIMEOUT_MS 500u
 
+/* What was heard so shortly before is still good. A client that has changed
+ * something has waited longer for that. */
+#define GOOD_US 2000u
+
 /* How many slots of kernels are taken only the runner knows, and it may be away or
- * mute: that is /readyz's to judge. So one thread at a time asks; to the others, and
- * to the event loop, goes what was heard last. */
+ * mute: that is /readyz's to judge. So one thread at a time asks, and not each time;
+ * to the others, and to the event loop, goes what was heard last. */
 static int kernels_used(struct exchange *x)
 {
+	const uint64_t now_us = clock_us();
 	struct app *app = x->app;
 	struct runner_status status;
 	struct err e;
 
-	if (x->in_loop || atomic_flag_test_and_set(&app->asking_kernels))
+	if (x->in_loop || now_us - atomic_load(&app->kernels_us) < GOOD_US ||
+	    atomic_flag_test_and_set(&app->asking_kernels))
 		return atomic_load(&app->kernels_used);
 	if (rclient_status(
 		app->config->runner_socket, ALIVE_TIMEOUT_MS, &status, &e) < 0)
 		atomic_store(&app->kernels_used, -1);
 	else
 		atomic_store(&app->kernels_used, (int)status.kernels.used);
+	atomic_store(&app->kernels_us, now_us);
 	atomic_flag_clear(&app->asking_kernels);
 	return atomic_load(&app->kernels_used);
 }

@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import subjects
+import web
 from part import Part, row
 
 ROUNDS = max(5, int(os.environ.get("ROUNDS", "40")) // 4)
@@ -28,6 +29,19 @@ def curl(port, target, *more):
     return float(took) * 1000
 
 
+def trivial(site, big):
+    """Rows of the trivial program behind a Caddy of its own."""
+    port = web.start_trivial(site.service)
+    took = {"download": [], "upload": []}
+    for i in range(ROUNDS + 1):
+        times = curl(port, "/v1/big"), curl(port, "/v1/big", "-T", big)
+        for kind, ms in zip(took, times):
+            if i:
+                took[kind].append(ms)
+    return [row("caddy, trivial program, " + kind, values)
+            for kind, values in took.items()]
+
+
 def files(bench):
     """Files of a session beside static ones."""
     site = bench.cold
@@ -41,8 +55,10 @@ def files(bench):
     token = "X-Session-Token: " + session["token"]
     part = Part("Files of 16 MiB",
                 "By curl, one after the other; beside each front server's own "
-                "static file.")
-    rows = []
+                "static file, and beside a FastCGI program that makes up what "
+                "it sends and forgets what it gets: more than that comes "
+                "through no FastCGI.")
+    rows = trivial(site, big)
     for name in (n for n in FRONTS if n in site.ports):
         took = {"static file": [], "download": [], "upload": []}
         for i in range(ROUNDS + 1):

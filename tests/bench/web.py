@@ -34,12 +34,13 @@ def start_trivial(service):
     """The trivial program behind a front server like that of the service; its
     port."""
     program = os.path.join(subjects.FOLDER, "trivial")
-    path = service.path("trivial.sock")
-    service.own_directory("front2", harness.FRONT_USER)
+    name = "trivial%d" % len(service.extra)
+    path = service.path(name + ".sock")
+    service.own_directory(name, harness.FRONT_USER)
     port = harness.free_port()
     with listen(path) as s:
         service.extra.append(subprocess.Popen([program], stdin=s, cwd="/"))
-    service.extra.append(service.spawn_front("front2", port, path))
+    service.extra.append(service.spawn_front(name, port, path))
     client = harness.Client(("127.0.0.1", port))
     harness.wait_for("trivial program", lambda: harness.answers(client), 15)
     return port
