@@ -222,6 +222,22 @@ static int move_to_main(struct cgroup *cg, struct err *e)
 	return 0;
 }
 
+/* The runner, its supervisors and watchers do little, but somebody waits for it, or
+ * it stops a program that takes too much: they get four times the share of a
+ * sandbox. Without that they only are slower. */
+static void prefer_main(const struct cgroup *cg)
+{
+	cleanup_fd int dir =
+	    cgroup_open_dir(cg->dir[cg->of[CGROUP_CPU]], MAIN_GROUP);
+	int rc = dir < 0
+		     ? dir
+		     : cgroup_write(dir, cg->ops->weight, cg->ops->main_weight);
+
+	if (rc < 0)
+		log_warn("cgroup %s/" MAIN_GROUP ": %s is not set: %s",
+		    cg->path, cg->ops->weight, strerror(-rc));
+}
+
 static int find(struct cgroup *cg, const char *path, struct err *e)
 {
 	cleanup_free char *text = NULL;
@@ -268,6 +284,7 @@ int cgroup_open(const char *path, struct cgroup **ret, struct err *e)
 		cgroup_close(cg);
 		return rc;
 	}
+	prefer_main(cg);
 	*ret = cg;
 	return 0;
 }

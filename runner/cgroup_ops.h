@@ -45,6 +45,8 @@ struct cgroup_ops {
 	const char *memory_now;
 	const char *memory_peak;
 	const char *cpu_usage;
+	const char *weight;
+	const char *main_weight; /* see prefer_main() */
 	const char *cache_keys[2]; /* of memory.stat, the whole subtree's */
 	const char *cap_cure; /* ends a sentence about a missing cap */
 	const char *swap_cure;

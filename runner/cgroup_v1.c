@@ -68,7 +68,7 @@ static int set_weight(struct leaf *l, uint32_t weight, struct err *e)
 
 	(void)snprintf(text, sizeof(text), "%llu",
 	    (unsigned long long)weight * 1024 / LEAF_WEIGHT_NORMAL);
-	return leaf_write(l, CGROUP_CPU, "cpu.shares", text, e);
+	return leaf_write(l, CGROUP_CPU, l->cg->ops->weight, text, e);
 }
 
 /* cpuacct.usage: nanoseconds. */
@@ -147,6 +147,8 @@ const struct cgroup_ops cgroup_v1_ops = {
     .memory_now = "memory.usage_in_bytes",
     .memory_peak = "memory.max_usage_in_bytes",
     .cpu_usage = "cpuacct.usage",
+    .weight = "cpu.shares",
+    .main_weight = "4096",
     .cache_keys = {"total_inactive_file", "total_active_file"},
     .cap_cure = "write one to its memory.limit_in_bytes as root",
     .swap_cure = "write one to its memory.memsw.limit_in_bytes as root (where "

@@ -93,7 +93,7 @@ static int set_weight(struct leaf *l, uint32_t weight, struct err *e)
 	char text[16];
 
 	(void)snprintf(text, sizeof(text), "%u", weight);
-	return leaf_write(l, CGROUP_CPU, "cpu.weight", text, e);
+	return leaf_write(l, CGROUP_CPU, l->cg->ops->weight, text, e);
 }
 
 static int64_t parse_cpu(const char *text)
@@ -158,6 +158,8 @@ const struct cgroup_ops cgroup_v2_ops = {
     .memory_now = "memory.current",
     .memory_peak = "memory.peak",
     .cpu_usage = "cpu.stat",
+    .weight = "cpu.weight",
+    .main_weight = "400",
     .cache_keys = {"inactive_file", "active_file"},
     .cap_cure = "set MemoryMax= in the runner's systemd unit, or write "
 		"memory.max there as root",
