@@ -21,9 +21,6 @@
 #include "runner/plan.h"
 #include "runner/run.h"
 
-/* In hundredths of the usual share: what nobody waits for yet slows nobody. */
-#define WEIGHT_AHEAD 10u
-
 #define RETRY_KILL_MS 5000u
 
 /* What an interpreter that waited takes more than one that did not: 3 MiB of
@@ -43,7 +40,7 @@ static void set_weight(struct run *r, uint32_t weight)
 
 int ahead_begin(struct run *r, struct err *e)
 {
-	set_weight(r, WEIGHT_AHEAD);
+	set_weight(r, LEAF_WEIGHT_LOW);
 	return run_boot(r, e);
 }
 

@@ -66,6 +66,7 @@ int leaf_set_pids(struct leaf *l, uint32_t pids, struct err *e);
 /* The leaf's share of the CPU when others want it, too: in hundredths of what a
  * leaf has that was never set. */
 #define LEAF_WEIGHT_NORMAL 100u
+#define LEAF_WEIGHT_LOW 10u /* nobody waits for it */
 int leaf_set_weight(struct leaf *l, uint32_t weight, struct err *e);
 
 /* v2: a descriptor for CLONE_INTO_CGROUP, borrowed; v1: -1, the child calls

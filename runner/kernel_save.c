@@ -249,6 +249,8 @@ void kernel_save(struct run *r, bool fork)
 			stays(r, &e);
 		return;
 	}
+	/* Its sentry writes it. */
+	kernel_wake(r);
 	/* From now on one may be there, even if that is not known for sure. */
 	if (!fork)
 		r->kernel.restored = true;

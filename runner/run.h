@@ -58,6 +58,7 @@ struct kernel_run {
 	bool guest_ended; /* by itself: nobody ended it before */
 	bool saved; /* it is on disk: that is its end */
 	bool stamped;
+	bool low; /* its share of the CPU */
 	struct checkpoint_stamp stamp; /* of when it was started */
 	struct checkpoint_save save;
 	bool forking; /* what is saved is a copy */
@@ -204,6 +205,8 @@ void kernel_control(struct run *r);
 void kernel_client_gone(struct run *r);
 void kernel_flushed(struct run *r);
 void kernel_go_idle(struct run *r);
+/* Somebody waits for it again: its share of the CPU is the usual one. */
+void kernel_wake(struct run *r);
 /* kernel.watch_us has come. */
 void kernel_watch(struct run *r);
 void kernel_deadline(struct run *r);

@@ -2,6 +2,7 @@
 """Whose kernels are in memory when several tenants want slots, and when memory
 gets short."""
 
+import os
 import threading
 import time
 import unittest
@@ -166,6 +167,42 @@ class Churn(Case):
         self.assertEqual(failed, [])
         status = livekernel.status(self.socket)
         self.assertLessEqual(status.restores - before.restores, 6 * 4)
+
+
+class Weight(Case):
+    settings = {"warm": False, "kernel_slots": 2, "concurrency": 2,
+                "acquire_wait_ms": 5000}
+
+    def weights(self):
+        """The leaves' shares of the CPU, in hundredths."""
+        found = []
+        for leaf in self.service.subtree.leaves():
+            for name, part in (("cpu.weight", 1), ("cpu.shares", 10.24)):
+                try:
+                    with open(os.path.join(leaf, name)) as f:
+                        found.append(round(int(f.read()) / part))
+                except OSError:
+                    pass  # the other version of cgroups, or just gone
+        return found
+
+    def test_what_goes_on_between_steps(self):
+        """Has a low share of the CPU; a step has the usual one."""
+        k = self.kernel()
+        self.good(k, "import threading, time\ndef run():\n"
+                  "  while True: pass\n"
+                  "threading.Thread(target=run, daemon=True).start()")
+        self.assertEqual(self.weights(), [100])
+        for _ in range(2):
+            wait_for("a low share", lambda: self.weights() == [10], 5)
+            c = k.begin("time.sleep(1.5); print(1)")
+            wait_for("the usual share", lambda: self.weights() == [100], 5)
+            self.assertEqual(k.end(c).out, "1\n")
+            self.assertEqual(self.weights(), [100])
+        wait_for("a low share", lambda: self.weights() == [10], 5)
+        # Who is saved is not held up.
+        self.kernel(), self.kernel()
+        self.assertEqual(k.stat().state, "hibernated")
+        self.good(k, "print(2)", "2\n")
 
 
 class Memory(Case):
