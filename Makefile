@@ -270,7 +270,7 @@ run:
 	$(Q)tools/isobox-run
 check:
 	$(Q)tests/run
-bench:
+bench: all
 	$(Q)tests/bench/run
 
 TOOLS := tools/isobox-image tools/isobox-check tools/isobox-cgroup
