@@ -29,7 +29,7 @@
 /* The largest that every carrier takes: fewer, larger packets. */
 #define NET_MTU 65520
 
-/* What the rule set puts on each packet, and what routing asks for. */
+/* What the rule set puts on each packet that may pass, and routing asks for. */
 #define NET_MARK 0x1b0cu
 
 /* Settings of the network namespace that the caller is in, before it has any

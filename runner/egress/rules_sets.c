@@ -70,6 +70,8 @@ void rules_put_chains(struct rules *r)
 	    NF_DROP);
 	put_hook(r, v4, "raw", "filter", NF_INET_PRE_ROUTING, NF_IP_PRI_RAW,
 	    NF_ACCEPT);
+	put_hook(r, v4, "pre", "filter", NF_INET_PRE_ROUTING, NF_IP_PRI_MANGLE,
+	    NF_ACCEPT);
 	put_hook(r, v4, "input", "filter", NF_INET_LOCAL_IN, NF_IP_PRI_FILTER,
 	    NF_DROP);
 	put_hook(r, v4, "forward", "filter", NF_INET_FORWARD, NF_IP_PRI_FILTER,
@@ -78,6 +80,7 @@ void rules_put_chains(struct rules *r)
 	    NF_DROP);
 	(void)put_chain(r, v4, "out");
 	(void)put_chain(r, v4, "flow");
+	(void)put_chain(r, v4, "pass");
 	(void)put_chain(r, v4, "no");
 	put_hook(r, v4, "post", "nat", NF_INET_POST_ROUTING, NF_IP_PRI_NAT_SRC,
 	    NF_ACCEPT);

@@ -334,6 +334,21 @@ print(try_it("9.9.9.9"), try_it("9.9.9.9"), try_it("1.1.1.1"))
 '''
 
 
+# Datagrams to the host, one after the other; how many there were.
+KNOCK = r'''
+import socket, time
+socket.create_connection(("1.1.1.1", 80), 5)
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.connect(("84.200.10.10", 9999))
+end, n = time.monotonic() + %d, 0
+while time.monotonic() < end:
+    try: s.send(b"knock")
+    except ConnectionRefusedError: pass
+    n += 1
+print(n)
+'''
+
+
 class TestHostChanges(EgressCase):
     def test_a_target_becomes_the_hosts_own(self):
         guest = Background(client, FLOW)
@@ -368,6 +383,24 @@ class TestHostChanges(EgressCase):
             world.ip("addr", "del", "128.0.0.1/32", "dev", "lo",
                      ns=place.host)
             self.assertEqual(run(code)["stdout"], "open\n")
+
+    def test_others_change_while_it_knocks(self):
+        """No packet slips through while the kernel has the set of the host's
+        addresses replaced."""
+        guest = Background(client, KNOCK % 5)
+        wait_for("a knock", lambda: "tcp 1.1.1.1 80" in self.new())
+        end, n = time.monotonic() + 4.5, 0
+        while time.monotonic() < end:
+            world.ip("addr", "add" if n % 2 == 0 else "del", "128.0.0.1/32",
+                     "dev", "lo", ns=place.host)
+            n += 1
+        if n % 2:
+            world.ip("addr", "del", "128.0.0.1/32", "dev", "lo",
+                     ns=place.host)
+        out = guest.end()
+        self.assertGreater(int(out["stdout"]), 1000, out)
+        self.assertGreater(n, 20)
+        self.assert_no_leak()
 
     def test_prefixes_declared_local(self):
         code = ("import socket\n"

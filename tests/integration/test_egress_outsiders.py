@@ -106,7 +106,33 @@ class TestOutsiders(EgressCase):
                 continue
         self.assertEqual(guest.end()["stdout"], "done\n")
         self.assert_no_leak()
-        self.assertTrue(self.run_code("print(1)")["network"])
+        self.await_network()
+
+    def await_network(self):
+        """One that was just being made may have been met, too: it waits for a
+        run without a network."""
+        wait_for("a network again",
+                 lambda: self.run_code("print(1)")["network"])
+
+    def test_forward_removed_during_a_run(self):
+        """The chains go one by one, and packets are on their way meanwhile.
+        Here the first moment of it lasts: the router is held, too."""
+        guest = Background(self.client, REACH % 5)
+        time.sleep(1.5)
+        routers = router.await_some(self.service)
+        for r in routers:
+            os.kill(r.pid, signal.SIGSTOP)
+        try:
+            for r in routers:
+                r.nft("flush chain ip fw forward; delete chain ip fw forward")
+            time.sleep(2)
+        finally:
+            for r in routers:
+                os.kill(r.pid, signal.SIGCONT)
+        self.assertEqual(guest.end()["stdout"], "done\n")
+        self.assert_no_leak()
+        wait_for("end of what was changed",
+                 lambda: not any(r.alive() for r in routers))
 
     def test_carrier_killed_while_it_waits(self):
         waiting = self.each_waiting()

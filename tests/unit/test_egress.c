@@ -160,9 +160,9 @@ static void the_largest_rule_set(void **state)
 	rules_free(&r);
 	assert_int_equal(rules_build(&r, p, &none, &none, &e), 0);
 	by_name = r.rule_count;
-	assert_int_equal(r.set_count, 3);
+	assert_int_equal(r.set_count, RULES_SETS);
 	assert_true(open > POLICY_ALLOW_MAX + 20 && by_name > open);
-	assert_true(by_name <= RULES_MAX);
+	assert_true(by_name + 1 <= RULES_MAX); /* a trial's exception */
 	rules_free(&r);
 	assert_int_equal(r.rule_count, 0);
 	egress_policy_free(p);
