@@ -94,17 +94,23 @@ struct checkpoint_order {
 	uint64_t copy_max_bytes;
 };
 
+struct save_state;
+
 /* A save that is under way, in a process beside the supervisor. */
 struct checkpoint_save {
 	pid_t pid; /* -1: none */
 	int pidfd;
 	int fd; /* poll for POLLIN: then checkpoint_save_end() */
 	uint64_t deadline_us; /* or when this has passed */
+	bool undoing; /* it broke off; now the sandbox is made to go on */
+	struct save_state *state; /* shared with that process */
+	struct checkpoint_order order;
 };
 
-#define CHECKPOINT_SAVE_NONE                                       \
-	{                                                          \
-		.pid = -1, .pidfd = -1, .fd = -1, .deadline_us = 0 \
+#define CHECKPOINT_SAVE_NONE                                        \
+	{                                                           \
+		.pid = -1, .pidfd = -1, .fd = -1, .deadline_us = 0, \
+		.state = NULL                                       \
 	}
 
 struct checkpoint_saved {
@@ -127,10 +133,14 @@ struct checkpoint_saved {
 int checkpoint_save_begin(const struct checkpoint_order *o,
     struct checkpoint_save *ret, struct err *e);
 
-/* The result, when fd is readable or the deadline has passed; waits for the
- * process for a second at most, then kills it. Whatever it says, *s is none
- * afterwards. -ETIMEDOUT: it is not known whether the sandbox still stands:
- * kill it. */
+/*
+ * The result, when fd is readable or the deadline has passed; waits for the process
+ * for a second at most, then kills it. -EINPROGRESS: it did not come to a result (a
+ * disk that does not answer holds it, or somebody killed it), and another process
+ * makes the sandbox go on: fd and deadline are new, call again. After anything else
+ * *s is none. -EBUSY: there was not enough time, and the sandbox goes on.
+ * -ETIMEDOUT: it is not known whether the sandbox still stands: kill it.
+ */
 int checkpoint_save_end(
     struct checkpoint_save *s, struct checkpoint_saved *ret, struct err *e);
 

@@ -7,7 +7,9 @@
  * leaves a kernel that goes on; and it is paused and not running, so that nothing
  * happens after the moment that was saved: no line in a file twice.
  *
- * The process has deadlines on all that it waits for, and dies with its parent.
+ * The process has deadlines on all that it waits for but the disk, which may hold it
+ * for as long as it wants: then it is killed, and another one has the sandbox go on.
+ * Both die with their parent.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -15,6 +17,7 @@
 #include <limits.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,8 +42,14 @@
 #define END_US (PAUSE_US + RESUME_US + 1000000u)
 #define REAP_MS 1000u
 
+/* Shared with the parent. */
+struct save_state {
+	atomic_bool stands; /* the sandbox does, or may */
+};
+
 struct save {
 	const struct checkpoint_order *o;
+	struct save_state *state;
 	uint64_t deadline_us;
 	char name[CHECKPOINT_NAME_SIZE];
 	int dir_fd;
@@ -64,6 +73,7 @@ static int pause_box(struct save *s, struct err *e)
 	uint64_t until = s->deadline_us;
 	int rc;
 
+	atomic_store(&s->state->stands, true);
 	s->paused_us = clock_us();
 	if (until < s->paused_us + PAUSE_US)
 		until = s->paused_us + PAUSE_US;
@@ -71,6 +81,7 @@ static int pause_box(struct save *s, struct err *e)
 	    s->o->box, RUNSC_PAUSE, s->o->platform, -1, until, &log, e);
 	/* Who knows how far runsc came, if it was started at all. */
 	s->paused = rc == 0 || rc == -EIO || rc == -ETIMEDOUT;
+	atomic_store(&s->state->stands, s->paused);
 	return rc < 0 ? err_wrap(e, "pausing the kernel") : 0;
 }
 
@@ -87,6 +98,7 @@ static int resume_box(struct save *s, struct err *e)
 		return -ETIMEDOUT;
 	}
 	s->paused = false;
+	atomic_store(&s->state->stands, false);
 	s->saved.pause_us = clock_us() - s->paused_us;
 	return 0;
 }
@@ -357,12 +369,13 @@ static int save_all(struct save *s, struct err *e)
 /* As if nobody had tried. */
 static int undo(struct save *s, struct err *e)
 {
+	const int rc = s->paused ? resume_box(s, e) : 0;
 	struct err ignored;
 
 	if (s->dir_fd >= 0)
 		(void)checkpoint_discard(s->o->cp, s->name, &ignored);
-	if (s->paused && resume_box(s, e) < 0)
-		return -ETIMEDOUT;
+	if (rc < 0)
+		return rc;
 	if (e->code == ETIMEDOUT)
 		return err_set(e, ERR_INTERNAL, EBUSY,
 		    "the kernel takes too long to be saved");
@@ -389,34 +402,63 @@ static void close_others(const int *keep, size_t n)
 	}
 }
 
-static _Noreturn void save_main(
-    const struct checkpoint_order *o, uint64_t deadline_us, int out)
+static _Noreturn void save_main(struct save *s, int out)
 {
-	struct save s = {.o = o, .deadline_us = deadline_us, .dir_fd = -1};
-	const int keep[] = {out, o->cp->fd, o->cp->root->trash_fd,
-	    o->box->pidfd, o->copy_from, o->copy_to};
 	struct message m = {0};
 	struct err e = {0};
 
-	close_others(keep, sizeof keep / sizeof keep[0]);
-	checkpoint_new_name(o->id, s.name);
-	if (save_all(&s, &e) < 0) {
-		(void)undo(&s, &e);
+	if (save_all(s, &e) < 0) {
+		(void)undo(s, &e);
 		m.err = e;
 		if (m.err.code == 0)
 			m.err.code = EIO;
 	}
-	m.saved = s.saved;
+	m.saved = s->saved;
 	(void)!write(out, &m, sizeof m);
 	_exit(0);
 }
 
-int checkpoint_save_begin(const struct checkpoint_order *o,
-    struct checkpoint_save *ret, struct err *e)
+/* After one that broke off, wherever it was. What it has written goes last: the
+ * disk may hold us, too. */
+static _Noreturn void undo_main(struct save *s, int out)
 {
-	struct checkpoint_save s = CHECKPOINT_SAVE_NONE;
-	const uint64_t deadline = clock_us() + (uint64_t)o->timeout_ms * 1000;
+	struct message m = {0};
+	struct err e;
+
+	(void)err_set(&m.err, ERR_INTERNAL, EBUSY,
+	    "the kernel takes too long to be saved");
+	if (atomic_load(&s->state->stands))
+		(void)resume_box(s, &m.err);
+	(void)!write(out, &m, sizeof m);
+	(void)checkpoint_discard(s->o->cp, s->name, &e);
+	_exit(0);
+}
+
+typedef void save_fn(struct save *s, int out);
+
+static _Noreturn void child_main(
+    const struct checkpoint_save *x, save_fn *fn, uint64_t deadline_us, int out)
+{
+	const struct checkpoint_order *o = &x->order;
+	struct save s = {.o = o,
+	    .state = x->state,
+	    .deadline_us = deadline_us,
+	    .dir_fd = -1};
+	const int keep[] = {out, o->cp->fd, o->cp->root->trash_fd,
+	    o->box->pidfd, o->copy_from, o->copy_to};
+
+	close_others(keep, sizeof keep / sizeof keep[0]);
+	checkpoint_new_name(o->id, s.name);
+	fn(&s, out);
+	_exit(1);
+}
+
+/* Forks one that does it; on failure x is as it was. */
+static int start_child(struct checkpoint_save *x, save_fn *fn,
+    uint64_t deadline_us, uint64_t end_us, struct err *e)
+{
 	const pid_t parent = getpid();
+	struct checkpoint_save s = *x;
 	cleanup_fd int in = -1, out = -1;
 	int fds[2];
 
@@ -429,7 +471,7 @@ int checkpoint_save_begin(const struct checkpoint_order *o,
 		if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 ||
 		    getppid() != parent)
 			_exit(1);
-		save_main(o, deadline, out);
+		child_main(&s, fn, deadline_us, out);
 	}
 	if (s.pid < 0)
 		return err_sys(e, errno, "fork");
@@ -437,36 +479,85 @@ int checkpoint_save_begin(const struct checkpoint_order *o,
 	if (s.pidfd < 0 || fcntl(in, F_SETFL, O_NONBLOCK) != 0) {
 		int code = errno;
 
-		checkpoint_save_cancel(&s);
+		(void)kill(s.pid, SIGKILL);
+		(void)waitpid(s.pid, NULL, 0);
+		if (s.pidfd >= 0)
+			(void)close(s.pidfd);
 		return err_sys(e, code, "watching the save");
 	}
 	s.fd = take_fd(&in);
-	s.deadline_us = deadline + END_US;
-	*ret = s;
+	s.deadline_us = end_us;
+	*x = s;
 	return 0;
 }
 
+/* Of the process; one that the disk holds ends when that lets it go. Who undoes has
+ * its time to remove what there is. */
 static void reap(struct checkpoint_save *s, unsigned wait_ms)
 {
+	const bool leave = s->undoing && wait_ms > 0;
 	struct pollfd p = {s->pidfd, POLLIN, 0};
 
 	if (s->pid <= 0)
 		return;
-	if (s->pidfd < 0 || poll(&p, 1, (int)wait_ms) <= 0) {
+	if (poll(&p, 1, leave ? 0 : (int)wait_ms) <= 0 && !leave) {
 		(void)kill(s->pid, SIGKILL);
 		(void)poll(&p, 1, (int)REAP_MS);
 	}
-	(void)waitpid(s->pid, NULL, s->pidfd < 0 ? 0 : WNOHANG);
-	if (s->pidfd >= 0)
-		(void)close(s->pidfd);
-	if (s->fd >= 0)
-		(void)close(s->fd);
+	(void)waitpid(s->pid, NULL, WNOHANG);
+	(void)close(s->pidfd);
+	(void)close(s->fd);
+	s->pid = -1;
+	s->pidfd = s->fd = -1;
+}
+
+static void forget(struct checkpoint_save *s)
+{
+	if (s->state != NULL)
+		(void)munmap(s->state, sizeof *s->state);
 	*s = (struct checkpoint_save)CHECKPOINT_SAVE_NONE;
+}
+
+int checkpoint_save_begin(const struct checkpoint_order *o,
+    struct checkpoint_save *ret, struct err *e)
+{
+	const uint64_t deadline = clock_us() + (uint64_t)o->timeout_ms * 1000;
+	struct checkpoint_save s = CHECKPOINT_SAVE_NONE;
+	int rc;
+
+	s.order = *o;
+	s.state = mmap(NULL, sizeof *s.state, PROT_READ | PROT_WRITE,
+	    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (s.state == MAP_FAILED)
+		return err_sys(e, errno, "mmap");
+	rc = start_child(&s, save_main, deadline, deadline + END_US, e);
+	if (rc < 0)
+		forget(&s);
+	else
+		*ret = s;
+	return rc;
 }
 
 void checkpoint_save_cancel(struct checkpoint_save *s)
 {
 	reap(s, 0);
+	forget(s);
+}
+
+/* It said nothing and is dead, or will be as soon as the disk lets it. */
+static int broke_off(struct checkpoint_save *s, struct err *e)
+{
+	const uint64_t deadline = clock_us() + RESUME_US;
+
+	if (!s->undoing) {
+		s->undoing = true;
+		if (start_child(s, undo_main, deadline,
+			deadline + REAP_MS * 1000, e) == 0)
+			return -EINPROGRESS;
+	}
+	forget(s);
+	return err_set(
+	    e, ERR_INTERNAL, ETIMEDOUT, "saving the kernel broke off");
 }
 
 int checkpoint_save_end(
@@ -480,8 +571,8 @@ int checkpoint_save_end(
 	n = read(s->fd, &m, sizeof m);
 	reap(s, n == (ssize_t)sizeof m ? REAP_MS : 0);
 	if (n != (ssize_t)sizeof m)
-		return err_set(
-		    e, ERR_INTERNAL, ETIMEDOUT, "saving the kernel broke off");
+		return broke_off(s, e);
+	forget(s);
 	if (m.err.code != 0) {
 		*e = m.err;
 		return -m.err.code;

@@ -235,6 +235,9 @@ void kernel_stays(
 		return;
 	}
 	kernel_look_at_checkpoint(s, k);
+	/* Who was to remove what had been written may have had no time for it. */
+	if (r->failure == ERR_INTERNAL)
+		workspaces_sweep_soon(&s->workspaces);
 	if (!k->ending)
 		k->worker->deadline_us = UINT64_MAX;
 	k->pinned_until_us =

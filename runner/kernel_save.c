@@ -268,6 +268,10 @@ void kernel_save_event(struct run *r)
 	if (r->phase != PHASE_SAVE)
 		return;
 	rc = checkpoint_save_end(&r->kernel.save, &saved, &e);
+	if (rc == -EINPROGRESS) {
+		r->deadline_us = r->kernel.save.deadline_us;
+		return;
+	}
 	close_copies(r);
 	r->result.boot_us = clock_us() - r->begun_us;
 	if (rc == -ETIMEDOUT) {

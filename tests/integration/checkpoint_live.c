@@ -154,6 +154,8 @@ static void end_save(struct live *l)
 	struct checkpoint_saved s;
 	int rc = checkpoint_save_end(&l->save, &s, &e);
 
+	if (rc == -EINPROGRESS)
+		return;
 	if (rc < 0)
 		answer_rc(rc);
 	else

@@ -231,6 +231,35 @@ class Saving(Case):
         else:
             self.assertNotIn(self.key, store.ids())
 
+    def hangs(self, live, ready):
+        """A save whose process stands still from a moment on, as one that the
+        disk does not answer."""
+        pid = live.begin_save(self.key, timeout=1500)
+        wait_for("the moment", ready, every=.001)
+        os.kill(pid, signal.SIGSTOP)
+        begun = time.monotonic()
+        with self.assertRaises(Refused) as caught:
+            live.end_save()
+        self.assertEqual(caught.exception.code, EBUSY, caught.exception.why)
+        self.assertLess(time.monotonic() - begun, 15)
+        self.says(live, "print(len(x), len(y))", "3 150000000\n")
+        self.assertNotIn(self.key, store.ids())
+        wait_for("the end of its image",
+                 lambda: store.ids(dotted=True) == [], 5)
+
+    def test_a_disk_that_does_not_answer(self):
+        """While it syncs, and before: the kernel goes on."""
+        live = self.live()
+        live.step("import os; x = 'abc'; y = os.urandom(150000000)")
+        new = os.path.join(store.kernels, ".new-" + self.key)
+        self.hangs(live, lambda: os.path.exists(os.path.join(new, "about")))
+        self.hangs(live, lambda: os.path.exists(new))
+        self.hangs(live, lambda: True)
+        live.save(self.key)
+        self.end(live)
+        live = self.live(restore=self.key, workspace=live.workspace)
+        self.says(live, "print(len(x), len(y))", "3 150000000\n")
+
     def test_dead_sandbox(self):
         live = self.live()
         os.kill(live.pid, signal.SIGKILL)
@@ -296,7 +325,7 @@ class Killed(Case):
             try:
                 live.end_save()
             except Refused as e:
-                self.assertEqual(e.code, ETIMEDOUT, e.why)
+                self.assertIn(e.code, (EBUSY, ETIMEDOUT), e.why)
         self.run_all(kill)
 
 

@@ -113,6 +113,32 @@ class Slots(Case):
         self.good(k.step("print(x)"), "7\n")
         third.remove()
 
+    def test_who_saves_is_killed(self):
+        """The kernel goes on, as one whose disk takes too long."""
+        def children(pid):
+            path = "/proc/%d/task/%d/children" % (pid, pid)
+            with open(path) as f:
+                return {int(p) for p in f.read().split()}
+        before = children(service.runner.pid)
+        k = self.kernel()
+        supervisor, = children(service.runner.pid) - before
+        self.good(k.step("import os; x = os.urandom(100 << 20)"), "")
+        known = children(supervisor)
+        fork = Kernel(socket_path, k.runtime, k.version, create=False)
+        self.addCleanup(fork.remove)
+        with workspaces.Connection(socket_path) as c:
+            k.ask_on(c, livekernel.FORK, fork.name)
+            pid = wait_for("who saves", lambda: children(supervisor) - known,
+                           every=.001).pop()
+            new = service.path("workspaces", "kernels", ".new-" + fork.name)
+            wait_for("its image", lambda: os.path.exists(new), every=.001)
+            os.kill(pid, signal.SIGKILL)
+            with self.assertRaises(Refused):
+                c.expect(livekernel.INFO)
+        self.good(k.step("print(len(x) >> 20)"), "100\n")
+        self.push_out(k)
+        self.good(k.step("print(len(x) >> 20)"), "100\n")
+
     def test_node(self):
         k = self.kernel("javascript")
         self.good(k.step("let x = 41"), "")

@@ -71,17 +71,20 @@ class Kernel:
         if create:
             self.created = self.create(timeout)
 
-    def ask(self, op, new="", timeout=60.0):
+    def ask_on(self, c, op, new=""):
         create = op == CREATE
+        c.send(KERNEL, b"".join([
+            bytes([op]), string("test"), string(self.name), string(new),
+            string(self.runtime if create else ""),
+            string(self.version if create else ""),
+            string(self.volume if create else ""),
+            bytes([create and self.network]),
+            strings(self.allow if create else ()),
+            struct.pack("<Q", self.tenant if create else 0)]))
+
+    def ask(self, op, new="", timeout=60.0):
         with Connection(self.path, timeout) as c:
-            c.send(KERNEL, b"".join([
-                bytes([op]), string("test"), string(self.name), string(new),
-                string(self.runtime if create else ""),
-                string(self.version if create else ""),
-                string(self.volume if create else ""),
-                bytes([create and self.network]),
-                strings(self.allow if create else ()),
-                struct.pack("<Q", self.tenant if create else 0)]))
+            self.ask_on(c, op, new)
             return info(c.expect(INFO))
 
     def create(self, timeout=60.0):
