@@ -28,9 +28,10 @@
 #define ROUTER_NETNS "/proc/1/ns/net"
 
 static const char *const slirp4netns_argv[] = {"slirp4netns", "--configure",
-    "--mtu=" TEXT(NET_MTU), "--cidr=" NET_TAP_CIDR, "--disable-host-loopback",
-    "--disable-dns", "--enable-sandbox", "--enable-seccomp", "--ready-fd=3",
-    "--netns-type=path", ROUTER_NETNS, NET_TAPDEV, NULL};
+    ("--mtu=" TEXT(NET_MTU)), ("--cidr=" NET_TAP_CIDR),
+    "--disable-host-loopback", "--disable-dns", "--enable-sandbox",
+    "--enable-seccomp", "--ready-fd=3", "--netns-type=path", ROUTER_NETNS,
+    NET_TAPDEV, NULL};
 
 const struct carrier_driver carrier_slirp4netns = {.name = "slirp4netns",
     .argv = slirp4netns_argv,
@@ -41,24 +42,24 @@ const struct carrier_driver carrier_slirp4netns = {.name = "slirp4netns",
  * What it would do for a container it must not do here: no port of the host's
  * goes in and none of the namespace's out, no address means the host's loopback,
  * no service of its own (DNS, DHCP, NDP). It keeps its own sandbox: an empty file
- * system, seccomp, no capability. In the foreground it writes its PID when tap0
- * is there and all of that is done; it closes every descriptor but the first
- * three, so its standard output is where.
+ * system and seccomp. In the foreground it writes its PID when tap0 is there and
+ * the sandbox closed; it closes every descriptor but the first three, so its
+ * standard output is where.
  */
 static const char *const pasta_argv[] = {"pasta", "--foreground", "--quiet",
-    "--netns-only", "--netns=" ROUTER_NETNS, "--no-netns-quit",
-    "--pid=/proc/self/fd/1", "--config-net", "--ns-ifname=" NET_TAPDEV,
-    "--mtu=" TEXT(NET_MTU), "--ipv4-only", "--address=" NET_TAP_TEXT,
-    "--netmask=" TEXT(NET_TAP_BITS), "--gateway=" NET_TAP_GATEWAY_TEXT,
+    "--netns-only", ("--netns=" ROUTER_NETNS), "--no-netns-quit",
+    "--pid=/proc/self/fd/1", "--config-net", ("--ns-ifname=" NET_TAPDEV),
+    ("--mtu=" TEXT(NET_MTU)), "--ipv4-only", ("--address=" NET_TAP_TEXT),
+    ("--netmask=" TEXT(NET_TAP_BITS)), ("--gateway=" NET_TAP_GATEWAY_TEXT),
     "--tcp-ports=none", "--udp-ports=none", "--tcp-ns=none", "--udp-ns=none",
     "--no-splice", "--no-map-gw", "--map-host-loopback=none",
     "--map-guest-addr=none", "--dns=none", "--search=none", "--no-dhcp",
     "--no-dhcpv6", "--no-ndp", "--no-ra", "--no-icmp", NULL};
 
 /*
- * Before: errors of UDP do not reach the sandbox (15 April 2025), and its packets
- * can end pasta or have it spin (3 May). Those of 2023 let refused connections
- * hang and reset slow ones.
+ * Before, by its own list of changes: errors of UDP do not reach the sandbox (15
+ * April 2025), and its packets can end pasta or have it spin (3 May). Those of 2023
+ * let refused connections hang and reset slow ones.
  */
 const struct carrier_driver carrier_pasta = {.name = "pasta",
     .argv = pasta_argv,

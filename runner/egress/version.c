@@ -109,6 +109,20 @@ static int open_terminal(int *ret_ours, int *ret_its)
 	return 0;
 }
 
+/* Where there are no terminals, a pipe: later ones write to that, too. */
+static int open_output(int *ret_ours, int *ret_its)
+{
+	int fds[2];
+
+	if (open_terminal(ret_ours, ret_its) == 0)
+		return 0;
+	if (pipe2(fds, O_CLOEXEC) != 0)
+		return -errno;
+	*ret_ours = fds[0];
+	*ret_its = fds[1];
+	return 0;
+}
+
 static _Noreturn void launch(const char *name, const char *path, int out)
 {
 	const char *const argv[] = {name, "--version", NULL};
@@ -150,7 +164,7 @@ static size_t read_answer(int fd, char *room, size_t size)
 int version_ask(
     const char *name, const char *path, uint32_t *ret_day, struct err *e)
 {
-	char text[ANSWER_MAX];
+	char text[ANSWER_MAX] = "";
 	cleanup_fd int out = -1;
 	int its = -1, rc;
 	size_t len;
@@ -158,9 +172,9 @@ int version_ask(
 
 	if (access(path, X_OK) != 0)
 		return err_sys(e, errno, "%s", path);
-	rc = open_terminal(&out, &its);
+	rc = open_output(&out, &its);
 	if (rc < 0)
-		return err_sys(e, -rc, "a terminal to ask %s", path);
+		return err_sys(e, -rc, "asking %s for its version", path);
 	pid = fork();
 	if (pid == 0)
 		launch(name, path, its);

@@ -7,11 +7,13 @@ world.py."""
 import os
 import re
 import subprocess
+import time
 import unittest
 
 import router
 import targets
 import world
+from egress_case import Background
 from harness import Service
 
 PASTA = os.environ.get("ISOBOX_TEST_PASTA", "/usr/bin/pasta")
@@ -200,6 +202,26 @@ class TestPasta(unittest.TestCase):
             "    s.send(data)\n"
             "    print(s.recv(65536).endswith(data))\n")
         self.assertEqual(out["stdout"], "True\n" * 5, out)
+
+    def test_slow_peer(self):
+        """The first SYNs are lost: after seconds it is a connection."""
+        def nft(text):
+            subprocess.run(["nsenter", "--net=/run/netns/" + place.world,
+                            "--", "nft", text], check=True,
+                           capture_output=True)
+        nft("add table ip lossy; add chain ip lossy in { type filter hook "
+            "prerouting priority raw; }; "
+            "add rule ip lossy in tcp dport 3128 drop")
+        try:
+            guest = Background(
+                self.client, "import socket\n"
+                "s = socket.create_connection(('1.1.1.1', 3128), 15)\n"
+                "s.sendall(b'GET / HTTP/1.0\\r\\n\\r\\n')\n"
+                "print(len(s.recv(4096)) > 0)")
+            time.sleep(2)
+        finally:
+            nft("delete table ip lossy")
+        self.assertEqual(guest.end()["stdout"], "True\n")
 
     def test_told(self):
         text = self.client.get("/metrics").body.decode()
