@@ -112,7 +112,7 @@ static int take_fail(
 	    ERR_SESSION_NOT_FOUND, ERR_VOLUME_NOT_FOUND, ERR_VOLUME_BUSY,
 	    ERR_SESSION_BUSY, ERR_QUOTA_EXCEEDED, ERR_STORAGE_FULL,
 	    /* Of steps in kernels only. */
-	    ERR_KERNEL_DEAD, ERR_TOO_MANY_KERNELS};
+	    ERR_KERNEL_DEAD, ERR_TOO_MANY_KERNELS, ERR_KERNEL_UNSUPPORTED};
 	const struct told told = {kinds, sizeof(kinds) / sizeof(kinds[0])};
 
 	(void)rclient_failure(&told, payload, len, &r->x->retry_after_s, e);

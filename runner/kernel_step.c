@@ -29,6 +29,13 @@ void kernels_turn(struct server *s, struct client *c)
 		fail_dead(s, c, k);
 		return;
 	}
+	/* On disk since there were slots: it counts, and waits for some. */
+	if (s->config->kernel_slots == 0) {
+		client_fail(s, c, ERR_KERNEL_UNSUPPORTED, 0,
+		    "this service has no kernels now: kernel_slots is 0; this "
+		    "one stays on disk");
+		return;
+	}
 	c->kernel = k;
 	c->kernel_wait = c->has_job ? KERNEL_WAIT_STEP : KERNEL_WAIT_FORK;
 	if (k->state == KERNEL_RESIDENT && !k->saving) {

@@ -271,6 +271,26 @@ class Idle(Case):
             self.good(other.step("print(x)"), "%d\n" % n)
         self.assertIn("idle", k.stat().reason)
 
+    def test_without_slots(self):
+        """What is on disk counts, stays, and goes with its session."""
+        k, other = self.kernel(), self.kernel()
+        self.good(k.step("x = 8"), "")
+        before = self.restart_with(kernel_slots=0)
+        try:
+            i = k.stat()
+            self.assertEqual(i.state, "hibernated")
+            self.assertGreaterEqual(k.workspace.stat().used, i.checkpoint)
+            with self.assertRaises(Refused) as caught:
+                k.step("print(x)")
+            self.assertEqual(caught.exception.kind, "kernel_unsupported")
+            self.assertTrue(os.path.exists(self.checkpoint(other)))
+            other.remove()
+            wait_for("its end",
+                     lambda: not os.path.exists(self.checkpoint(other)))
+        finally:
+            self.restart_with(**before)
+        self.good(k.step("print(x)"), "8\n")
+
     def test_idle_ones_go(self):
         before = self.restart_with(kernel_hibernate_sec=1)
         self.addCleanup(lambda: self.restart_with(**before))
