@@ -11,7 +11,7 @@
  *	slirp4netns	that one
  *	pasta		that one, or nobody gets a network: when it is too old,
  *			or when what it does in a trial is wrong
- *	auto		slirp4netns, which takes a fifth of pasta's memory.
+ *	auto		slirp4netns: pasta's 16 MB a sandbox are too many.
  *			pasta where only that is installed, or where slirp4netns
  *			fails in a trial and pasta does not
  *

@@ -299,6 +299,28 @@ class Check(unittest.TestCase):
         self.socket(0o660, "isobox", 0o755)
         self.line("runner socket", "FAIL", "none of isobox-web may")
 
+    # The network of runs.
+
+    def test_egress_by_slirp4netns(self):
+        if not os.path.exists("/usr/bin/slirp4netns"):
+            self.skipTest("slirp4netns is not installed")
+        self.settings["egress_driver"] = "slirp4netns"
+        self.line("egress", "ok", r"verified in \S+ ms, by slirp4netns, as "
+                  "configured")
+
+    def test_egress_by_an_old_pasta(self):
+        self.settings["egress_driver"] = "pasta"
+        self.settings["pasta"] = self.file(
+            "old", "#!/bin/sh\necho pasta 2024_02_20.1e6f92b\n", 0o755)
+        self.line("egress", "warn", "no network: .*/old of 2024-02-20 is too "
+                  "old, it must be of 2025-05-03 or later")
+
+    def test_egress_without_pasta(self):
+        self.settings["egress_driver"] = "pasta"
+        self.settings["pasta"] = os.path.join(self.dir, "none")
+        self.assertIn("passt", self.line(
+            "egress", "warn", "there is no .*/none")[3])
+
 
 if __name__ == "__main__":
     unittest.main()
