@@ -4,8 +4,8 @@
  * that is made of it. Whether the kernel does what it says is tested with real
  * packets in tests/integration.
  *
- * LINK: runner/egress/policy.o runner/egress/carrier.o runner/egress/version.o
- * LINK: runner/egress/rules.o runner/egress/rules_sets.o
+ * LINK: runner/egress/policy.o runner/egress/carrier.o
+ * LINK: runner/egress/rule.o runner/egress/rules.o runner/egress/rules_sets.o
  */
 #include <errno.h>
 #include <stdio.h>
