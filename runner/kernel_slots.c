@@ -132,7 +132,8 @@ static int boot(struct server *s, struct kernel *k, struct err *e)
 	kernel_set_disk(s, &kernel);
 	if ((rc = worker_kernel(s, &order, &w, e)) < 0)
 		return rc;
-	w->memory_bytes = worker_memory(s, &kernel.limits);
+	w->memory_bytes =
+	    worker_memory(s, &kernel.limits, order.egress != NULL);
 	take_worker(s, k, w);
 	k->restoring = kernel.restore;
 	k->resident_us = clock_us();

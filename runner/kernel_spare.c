@@ -133,7 +133,8 @@ static int boot_spare(struct server *s, struct err *e)
 		return rc;
 	(void)snprintf(w->spare, sizeof w->spare, "%s", name);
 	w->spare_kind = *kind;
-	w->memory_bytes = worker_memory(s, &kernel.limits);
+	w->memory_bytes =
+	    worker_memory(s, &kernel.limits, order.egress != NULL);
 	return 0;
 }
 

@@ -423,7 +423,7 @@ static bool give(
 	w->kind = WORKER_RUN;
 	w->holds_slot = true;
 	w->deadline_us = clock_us() + supervisor_max_us(&order);
-	w->memory_bytes = worker_memory(s, &c->job.limits);
+	w->memory_bytes = worker_memory(s, &c->job.limits, c->job.network);
 	return true;
 }
 

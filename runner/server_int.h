@@ -171,8 +171,9 @@ int worker_kernel(struct server *s, struct run_order *order,
 void worker_must_end(struct worker *w);
 /* Has a WORKER_AHEAD end. */
 void worker_let_go(struct worker *w);
-/* What the leaf of a run with these limits may take. */
-uint64_t worker_memory(const struct server *s, const struct limits *l);
+/* What the leaf of a run with these limits, and perhaps a network, may take. */
+uint64_t worker_memory(
+    const struct server *s, const struct limits *l, bool network);
 void worker_event(struct server *s, struct worker *w);
 /* After SIGCHLD: takes all ended children. */
 void worker_reap(struct server *s);

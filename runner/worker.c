@@ -194,10 +194,13 @@ fail:
 	return rc;
 }
 
-uint64_t worker_memory(const struct server *s, const struct limits *l)
+uint64_t worker_memory(
+    const struct server *s, const struct limits *l, bool network)
 {
 	return l->memory_bytes +
-	       ((uint64_t)s->config->sandbox_overhead_mb << 20);
+	       ((uint64_t)s->config->sandbox_overhead_mb << 20) +
+	       (network && s->egress != NULL ? s->egress->driver->memory_bytes
+					     : 0);
 }
 
 int worker_run(struct server *s, const struct runtime *rt, struct client *c,
@@ -223,7 +226,7 @@ int worker_run(struct server *s, const struct runtime *rt, struct client *c,
 	rc = fork_supervisor(s, &order, WORKER_RUN, &w, e);
 	if (rc < 0)
 		return rc;
-	w->memory_bytes = worker_memory(s, &c->job.limits);
+	w->memory_bytes = worker_memory(s, &c->job.limits, c->job.network);
 	workspaces_step_begins(s, &c->turn, &w->turn);
 	return 0;
 }
