@@ -7,6 +7,7 @@ import threading
 import time
 import unittest
 
+import kernel_case
 import livekernel
 import workspaces
 from harness import Service, wait_for
@@ -138,6 +139,27 @@ class Tenants(Case):
                              {"too_many_kernels", "session_busy"})
         for k in many:
             self.good(k, "print(3)", "3\n")
+
+
+class Keys(unittest.TestCase):
+    def test_each_is_a_tenant(self):
+        """By HTTP, where the key says who it is."""
+        keys = ["first-key", "second-key"]
+        service = Service("caddy", api_keys=keys, warm=False, kernel_slots=2,
+                          kernel_mem_mb=256, session_disk_mb=512,
+                          min_free_disk_gb=1, kernel_hibernate_sec=3600,
+                          acquire_wait_ms=20000, concurrency=4)
+        self.addCleanup(service.stop)
+        service.start()
+        first, second = [service.client([("X-API-Key", k)]) for k in keys]
+        many = [kernel_case.Kernel(first) for _ in range(2)]
+        one = kernel_case.Kernel(second)
+        for _ in range(2):
+            for k in many:
+                self.assertEqual(k.run("print(1)")["stdout"], "1\n")
+            self.assertEqual(one.state(), "resident")
+        self.assertEqual(sorted(k.state() for k in many),
+                         ["hibernated", "resident"])
 
 
 class Churn(Case):
