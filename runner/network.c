@@ -60,6 +60,9 @@ int network_attach(struct run *r, struct err *e)
 	else
 		r->network = RUN_NETWORK_UP;
 	r->online = r->network == RUN_NETWORK_UP;
+	/* Before it goes on from its checkpoint: not once now and once more. */
+	if (!r->online && kernel_needs_network(r, e) < 0)
+		return -e->code;
 	return sandbox_release(&r->box, r->online, e);
 }
 

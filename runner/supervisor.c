@@ -585,7 +585,7 @@ int run_boot(struct run *r, struct err *e)
 	if (rc == 0 && o->kernel != NULL && spec.resolv_conf != NULL &&
 	    !r->online)
 		kernel_had_no_network(r, &spec);
-	return rc < 0 || r->online ? rc : kernel_needs_network(r, e);
+	return rc;
 }
 
 void run_report(const struct run *r, enum kernel_word word)
