@@ -119,6 +119,7 @@ def decode_kernel(payload):
          "runtime": r.text(), "version": r.text(), "volume": r.text(),
          "network": bool(r.u8())}
     q["allow"] = [r.text() for _ in range(r.u32())]
+    q["tenant"] = r.u64()
     assert not r.data, "payload too long"
     return q
 

@@ -67,6 +67,7 @@ class Create(KernelCase):
             "memoryBytes": 40 << 20, "checkpointBytes": 0})
         self.assertEqual(r.headers["location"], "/v1/sessions/" + facts["id"])
         q, = self.kernels.asked
+        self.assertNotEqual(q.pop("tenant"), 0)
         self.assertEqual(q, {
             "op": CREATE, "request_id": r.headers["x-request-id"],
             "id": facts["id"], "new_id": "", "runtime": b"live",
@@ -894,6 +895,13 @@ class Keys(KernelCase):
         f = Session(self, r.json(), self.A)
         self.assertEqual(f.request("GET").status, 200)
         self.assert_error(f.request("GET", headers=self.B), 404, NOT_FOUND)
+
+    def test_the_runner_can_tell_them_apart(self):
+        for headers in (self.A, self.A, self.B):
+            self.kernel(headers)
+        one, same, other = [q["tenant"] for q in self.kernels.asked]
+        self.assertEqual(one, same)
+        self.assertNotEqual(one, other)
 
 
 class Rates(KernelCase):
