@@ -409,11 +409,15 @@ class Service:
         """{name: (descriptors, threads, RSS KiB)} of our processes; without
         the runner's descriptors for sandboxes that wait: a socket, and a
         directory in each hierarchy."""
-        found = {name: usage(getattr(self, name).pid)
-                 for name in ("runner", "fcgi") if getattr(self, name)}
+        waiting = -1
+        while waiting != self.pool_size():  # one comes or goes meanwhile
+            waiting = self.pool_size()
+            time.sleep(0.1)  # the connection for that is closed
+            found = {name: usage(getattr(self, name).pid)
+                     for name in ("runner", "fcgi") if getattr(self, name)}
         fds, threads, rss = found["runner"]
         each = 1 + len(self.subtree.tops())
-        fds -= each * (self.pool_size() or 0)
+        fds -= each * (waiting or 0)
         return dict(found, runner=(fds, threads, rss))
 
 
