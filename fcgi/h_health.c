@@ -15,6 +15,12 @@
  * something has waited longer for that. */
 #define GOOD_US 2000u
 
+bool health_is_known(const struct app *app)
+{
+	return app->config->kernel_slots == 0 ||
+	       clock_us() - atomic_load(&app->kernels_us) < GOOD_US;
+}
+
 /* How many slots of kernels are taken only the runner knows, and it may be away or
  * mute: that is /readyz's to judge. So one thread at a time asks, and not each time;
  * to the others, and to the event loop, goes what was heard last. */
@@ -25,7 +31,7 @@ static int kernels_used(struct exchange *x)
 	struct runner_status status;
 	struct err e;
 
-	if (x->in_loop || now_us - atomic_load(&app->kernels_us) < GOOD_US ||
+	if (x->in_loop || health_is_known(app) ||
 	    atomic_flag_test_and_set(&app->asking_kernels))
 		return atomic_load(&app->kernels_used);
 	if (rclient_status(

@@ -2,6 +2,9 @@
 #ifndef ISOBOX_FCGI_HANDLERS_H
 #define ISOBOX_FCGI_HANDLERS_H
 
+#include <stdbool.h>
+
+struct app;
 struct exchange;
 
 /* One for each resource, in h_*.c. Each answers the request before it returns,
@@ -12,6 +15,8 @@ void h_files_get(struct exchange *x);
 void h_files_put(struct exchange *x);
 void h_fork(struct exchange *x);
 void h_healthz(struct exchange *x);
+/* Whether it has nobody to ask: then it may be called in the event loop. */
+bool health_is_known(const struct app *app);
 void h_interrupt(struct exchange *x);
 void h_llms(struct exchange *x);
 void h_memory_delete(struct exchange *x);

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "fcgi/conn.h"
+#include "fcgi/handlers.h"
 #include "fcgi/pool.h"
 #include "lib/clock.h"
 #include "lib/log.h"
@@ -125,11 +126,17 @@ static bool is_liveness(const struct conn *c)
 	       c->in.body_len == 0 && record_is_whole(&c->in);
 }
 
+/* Nothing in it waits for anybody, if nobody needs to be asked. */
+static bool belongs_here(const struct server *s, const struct conn *c)
+{
+	return is_liveness(c) && conn_has_room(c) &&
+	       (health_is_known(s->app) || !pool_is_idle(s->pool));
+}
+
 /* What conn_read() or conn_next() said of a connection in no list. */
 static void place(struct server *s, struct conn *c, int r, struct err *e)
 {
-	while (r > 0 && is_liveness(c) && conn_has_room(c) &&
-	       !pool_is_idle(s->pool)) {
+	while (r > 0 && belongs_here(s, c)) {
 		if (!pool_serve_here(s->pool, c))
 			return;
 		r = conn_next(c, e);
