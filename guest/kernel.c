@@ -32,10 +32,10 @@
 #include <sys/mman.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "guest/child.h"
+#include "guest/cpustat.h"
 #include "guest/kernel_code.h"
 #include "guest/klink.h"
 #include "guest/strings.h"
@@ -71,7 +71,7 @@ struct kernel {
 	struct stream out[2];
 	struct klink link;
 	pid_t pid;
-	clockid_t clock; /* its CPU time */
+	int stat_fd; /* of its CPU time */
 	bool ready; /* it has been once */
 	size_t logged;
 	uint64_t cpu_us; /* at the end of the last step */
@@ -297,17 +297,6 @@ static int take_orders(struct kernel *k, struct err *e)
 	return rc;
 }
 
-/* Of the interpreter alone, without its children: what counts is the counter that
- * the host has of the whole sandbox, and this stands in where it has none. */
-static uint64_t cpu_us(const struct kernel *k)
-{
-	struct timespec t;
-
-	if (clock_gettime(k->clock, &t) != 0)
-		return k->cpu_us;
-	return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
-}
-
 static int finish_step(
     struct kernel *k, struct guest_step_result *x, struct err *e)
 {
@@ -322,12 +311,19 @@ static int finish_step(
 	k->repeat = 0;
 	if (rc < 0)
 		return rc;
-	k->cpu_us = cpu_us(k);
+	k->cpu_us = cpustat_read(k->stat_fd, before_us);
 	x->cpu_us = k->cpu_us > before_us ? k->cpu_us - before_us : 0;
 	begun = proto_begin(&k->control->out, PROTO_GUEST_STEP_DONE);
 	guest_step_result_encode(x, &k->control->out);
 	proto_end(&k->control->out, begun);
 	return 0;
+}
+
+/* What it took to get there is no step's. */
+static void became_ready(struct kernel *k)
+{
+	k->ready = true;
+	k->cpu_us = cpustat_read(k->stat_fd, k->cpu_us);
 }
 
 /* Frames of the kernel, until the supervisor has something to take. */
@@ -345,7 +341,7 @@ static int take_said(struct kernel *k, struct err *e)
 		else if (event == KLINK_DONE)
 			rc = finish_step(k, &x, e);
 		else if (event == KLINK_READY)
-			k->ready = true;
+			became_ready(k);
 		else if (event == KLINK_STARTED && k->interrupt)
 			interrupt(k);
 		else if (event == KLINK_NONE)
@@ -553,12 +549,8 @@ static int open_kernel(struct kernel *k, const struct guest_kernel *what,
 	rc = start(k, what, theirs, pipes, e);
 	(void)close(theirs);
 	take_pipes(k, pipes);
-	if (rc < 0)
-		return rc;
-	rc = clock_getcpuclockid(k->pid, &k->clock);
-	if (rc != 0)
-		return err_sys(e, rc, "the kernel's clock");
-	if ((rc = boot_keep_kill(e)) < 0)
+	if (rc < 0 || (rc = cpustat_open(k->pid, &k->stat_fd, e)) < 0 ||
+	    (rc = boot_keep_kill(e)) < 0)
 		return rc;
 	return control_unblock(e);
 }

@@ -218,6 +218,16 @@ class TestStreams(KernelCase):
         self.good("sys.stdin.close()")
         self.good("print(input())", "again\n", stdin="again\n")
 
+    def test_cpu_time(self):
+        """Of the step, and of the children that it has waited for."""
+        burn = "import time\nwhile time.process_time() < %s: pass"
+        self.assertLess(self.kernel.step("1").cpu_us, 200000)
+        begin = "import subprocess\nsubprocess.run(['python3', '-c', %r])"
+        step = self.kernel.step(begin % (burn % ".5"))
+        self.assertEqual(step.code, 0, step)
+        self.assertGreaterEqual(step.cpu_us, 400000)
+        self.assertLess(self.kernel.step("1").cpu_us, 200000)
+
     def test_large_input(self):
         data = b"0123456789abcdef" * 12000
         self.good("import sys; print(len(sys.stdin.read()))",
