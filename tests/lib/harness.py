@@ -43,8 +43,9 @@ COMPLAINT = re.compile(r"Sanitizer|runtime error:")
 SANITIZED = os.path.basename(BUILD) == "asan"
 PREFIX = "isobox-test-"
 OWNER = "owner"  # file with the pid of the test that a service belongs to
-# They come and go with the processes that have the store open.
-STORE_FILES = ("isobox.db-shm", "isobox.db-wal")
+# The store is the service's: a CGI program makes it when it first has use for it,
+# which may be after its answer, and two files come and go with who has it open.
+STORE_FILES = ("isobox.db", "isobox.db-shm", "isobox.db-wal")
 SHARED = ("/tmp", "/var/tmp", "/run", "/dev/shm")
 
 _running = []

@@ -26,7 +26,9 @@ LOGS = os.path.join(REPO, "build", "check")
 COUNTS = re.compile(r"^(?:\S+: )?(\d+) passed, (\d+) failed"
                     r"(?:, (\d+) skipped)?\.?$", re.M)
 SKIP = re.compile(r"^(?:skipped|SKIP|\[  SKIPPED \])\b.*", re.M)
-TAIL = 60000  # of a failed step's log, bytes
+# What a failed step's report does without: who reads it looks for the rest.
+PASSED = re.compile(r"ok\b|\[ +(RUN|OK) +\]")
+TAIL = 60000  # of such a report, characters
 
 
 class Step:
@@ -238,10 +240,10 @@ class Suite:
             self.name, self.passed, self.failed, self.skipped,
             time.monotonic() - self.begun), flush=True)
         for path in self.failures:
-            with open(path, "rb") as f:
-                f.seek(max(0, os.path.getsize(path) - TAIL))
-                text = f.read().decode("utf-8", "replace")
-            print("%s\n--- end of %s" % (text, os.path.relpath(path, REPO)),
+            with open(path, errors="replace") as f:
+                text = "".join(line for line in f if not PASSED.match(line))
+            print("%s\n--- end of %s" % (text[-TAIL:],
+                                         os.path.relpath(path, REPO)),
                   flush=True)
 
 
