@@ -73,7 +73,8 @@ int leaf_set_weight(struct leaf *l, uint32_t weight, struct err *e);
  * leaf_enter() first of all. */
 int leaf_clone_fd(const struct leaf *l);
 
-/* Moves the calling process in; async-signal-safe. 0 or negative errno. */
+/* Moves the calling process, of one thread, in; async-signal-safe. 0 or negative
+ * errno. */
 int leaf_enter(const struct leaf *l);
 
 /* A descriptor that becomes ready for *ret_events (poll.h) when the kernel killed

@@ -177,7 +177,7 @@ int leaf_clone_fd(const struct leaf *l)
 int leaf_enter(const struct leaf *l)
 {
 	for (unsigned i = 0; i < l->cg->ndir; i++) {
-		int rc = cgroup_write(l->dir[i], "cgroup.procs", "0");
+		int rc = cgroup_write(l->dir[i], l->cg->ops->enter, "0");
 
 		if (rc < 0)
 			return rc;

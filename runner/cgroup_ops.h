@@ -40,7 +40,8 @@ struct leaf {
 
 /* Where v1 and v2 differ. */
 struct cgroup_ops {
-	const char *memory_max; /* names of files */
+	const char *enter; /* names of files */
+	const char *memory_max;
 	const char *swap_max;
 	const char *memory_now;
 	const char *memory_peak;

@@ -153,6 +153,7 @@ static void kill_round(struct leaf *l)
 }
 
 const struct cgroup_ops cgroup_v2_ops = {
+    .enter = "cgroup.procs",
     .memory_max = "memory.max",
     .swap_max = "memory.swap.max",
     .memory_now = "memory.current",
