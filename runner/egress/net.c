@@ -60,6 +60,9 @@ static const struct setting router_settings[] = {
     {"ipv4/icmp_ratemask", "0"},
 };
 
+/* Absent before the kernel has loaded what follows connections. */
+#define CHECKSUMS "netfilter/nf_conntrack_checksum"
+
 /* Absent where the kernel has no IPv6 at all. */
 static const struct setting no_ipv6[] = {
     {"ipv6/conf/all/disable_ipv6", "1"},
@@ -103,6 +106,13 @@ int net_setup_router(struct err *e)
 		if ((rc = write_setting(s[i].path, s[i].value, e)) < 0)
 			return rc;
 	return net_setup_sandbox(e);
+}
+
+int net_skip_checksums(struct err *e)
+{
+	if (access(SYSCTL CHECKSUMS, F_OK) != 0)
+		return 0;
+	return write_setting(CHECKSUMS, "0", e);
 }
 
 int net_forward(int on, struct err *e)

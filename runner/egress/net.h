@@ -44,6 +44,11 @@ int net_setup_sandbox(struct err *e); /* only: no IPv6 */
  */
 int net_route_marked(struct err *e);
 
+/* Has the kernel follow connections, in the namespace that the caller is in, without
+ * a look at the sums of what it passes on: they are the two ends' business, and of
+ * packets of 64 KiB they cost more than all of the rules. After the rule set. */
+int net_skip_checksums(struct err *e);
+
 /* Writes ip_forward of the namespace that the caller is in. */
 int net_forward(int on, struct err *e);
 

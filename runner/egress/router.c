@@ -139,6 +139,7 @@ static int setup_netns(
 	    (rc = rules_build(&r->rules, r->policy, &r->host.addresses,
 		 egress_by_name(names) ? &r->names.open : NULL, e)) < 0 ||
 	    (rc = nft_load(&r->nft, &r->rules, e)) < 0 ||
+	    (rc = net_skip_checksums(e)) < 0 ||
 	    (rc = carrier_go(&r->carrier, e)) < 0)
 		return rc;
 	return nft_verify(&r->nft, &r->rules, e);
