@@ -221,6 +221,8 @@ static int begin(struct run *r, struct err *e)
 		    "what it depends on was not known at its start");
 	if (mail->about_len > sizeof mail->about)
 		return err_set(e, ERR_INTERNAL, EINVAL, "a broken word");
+	if (network_rest(r, e) < 0)
+		return -e->code;
 	o.max_bytes = room(r);
 	o.promised_bytes = bytes = image_bytes(r);
 	if (fork && open_copies(r, mail, e) < 0)

@@ -105,6 +105,23 @@ int network_settle(struct run *r, struct err *e)
 	return 0;
 }
 
+/* Without its router it has no connection that could be lost. */
+int network_rest(struct run *r, struct err *e)
+{
+	struct err why;
+	int rc;
+
+	if (r->network != RUN_NETWORK_UP)
+		return 0;
+	rc = egress_rest(&r->egress, &why);
+	if (rc == -EBUSY)
+		return err_set(e, ERR_KERNEL_UNSUPPORTED, EBUSY,
+		    "the kernel holds what cannot be saved: %.190s", why.msg);
+	if (rc < 0)
+		network_down(r, &why);
+	return 0;
+}
+
 int network_fd(const struct run *r)
 {
 	return r->egress.control;

@@ -178,6 +178,8 @@ void network_open(struct run *r);
 int network_attach(struct run *r, struct err *e);
 /* Fails when this sandbox must not have this job. */
 int network_settle(struct run *r, struct err *e);
+/* Whether it can be saved: a reason it must not, ERR_KERNEL_UNSUPPORTED. */
+int network_rest(struct run *r, struct err *e);
 void network_close(struct run *r);
 
 /* Whether the sandbox is to have one. */

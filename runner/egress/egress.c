@@ -167,14 +167,15 @@ static int take_answer(
 
 /* Whatever is wrong closes: a router that does not answer is no router. */
 static int ask_with(struct egress *eg, enum router_ask what, int fd,
-    struct buf *list, unsigned timeout_ms, struct err *e)
+    struct buf *list, unsigned timeout_ms, struct router_answer *ret,
+    struct err *e)
 {
-	struct router_answer a = {0};
 	int rc = send_question(eg, what, fd, list);
 
+	*ret = (struct router_answer){0};
 	if (rc == 0 || rc == -EPIPE) /* its last word may lie there */
-		rc = take_answer(eg, timeout_ms, &a);
-	if (rc == 0 && a.code == 0)
+		rc = take_answer(eg, timeout_ms, ret);
+	if (rc == 0 && ret->code == 0)
 		return 0;
 	egress_close(eg);
 	if (rc == -EPIPE)
@@ -182,15 +183,16 @@ static int ask_with(struct egress *eg, enum router_ask what, int fd,
 		    e, ERR_INTERNAL, EPIPE, "the router process has ended");
 	if (rc < 0)
 		return err_sys(e, -rc, "the router process");
-	return err_set(e, ERR_INTERNAL, a.code, "%s", a.why);
+	return err_set(e, ERR_INTERNAL, ret->code, "%s", ret->why);
 }
 
 static int ask(struct egress *eg, enum router_ask what, int fd,
     unsigned timeout_ms, struct err *e)
 {
+	struct router_answer ignored;
 	struct buf none = {0};
 
-	return ask_with(eg, what, fd, &none, timeout_ms, e);
+	return ask_with(eg, what, fd, &none, timeout_ms, &ignored, e);
 }
 
 int egress_attach(struct egress *eg, pid_t sandbox, struct err *e)
@@ -218,6 +220,7 @@ int egress_allow(
     struct egress *eg, const struct egress_names *names, struct err *e)
 {
 	cleanup_buf struct buf list = {0};
+	struct router_answer ignored;
 
 	for (size_t i = 0; i < names->count; i++) {
 		buf_put(&list, names->names[i].data, names->names[i].len);
@@ -227,7 +230,19 @@ int egress_allow(
 		egress_close(eg);
 		return err_set(e, ERR_INTERNAL, EINVAL, "too long a list");
 	}
-	return ask_with(eg, ROUTER_ALLOW, -1, &list, LATE_MS, e);
+	return ask_with(eg, ROUTER_ALLOW, -1, &list, LATE_MS, &ignored, e);
+}
+
+int egress_rest(struct egress *eg, struct err *e)
+{
+	struct router_answer a;
+	struct buf none = {0};
+	int rc = ask_with(eg, ROUTER_REST, -1, &none, LATE_MS, &a, e);
+
+	if (rc < 0)
+		return rc == -EBUSY ? -EIO : rc;
+	return a.why[0] == '\0' ? 0
+				: err_set(e, ERR_INTERNAL, EBUSY, "%s", a.why);
 }
 
 void egress_close(struct egress *eg)

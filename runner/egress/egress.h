@@ -21,6 +21,7 @@
  *			be started with a network.
  *	egress_check()	when a job is about to use it: still as verified? Or
  *			egress_allow(), when its names were not known before
+ *	egress_rest()	before a sandbox is saved
  *	egress_close()	after the answer
  *
  * Whatever fails leaves no way out: the caller goes on without network. The
@@ -72,6 +73,14 @@ int egress_check(struct egress *eg, struct err *e);
 /* Of one that was opened for names to come, once: these are they. Checks, too. */
 int egress_allow(
     struct egress *eg, const struct egress_names *names, struct err *e);
+
+/*
+ * Whether the sandbox can be saved: gVisor refuses to save an end of a connection,
+ * and that end takes nothing any more then, like others that it had saved before.
+ * One in TIME-WAIT is none yet that is gone. -EBUSY: there is one, e says where to,
+ * *eg stays as it was. On any other failure *eg is closed.
+ */
+int egress_rest(struct egress *eg, struct err *e);
 
 void egress_close(struct egress *eg);
 

@@ -60,8 +60,13 @@ static const struct setting router_settings[] = {
     {"ipv4/icmp_ratemask", "0"},
 };
 
-/* Absent before the kernel has loaded what follows connections. */
-#define CHECKSUMS "netfilter/nf_conntrack_checksum"
+/* Absent before the kernel has loaded what follows connections, with the rule set.
+ * gVisor's TIME-WAIT lasts a minute: who is asked whether a connection is left
+ * (flows.h) must not say no before that, nor much later. */
+static const struct setting tracking[] = {
+    {"netfilter/nf_conntrack_checksum", "0"},
+    {"netfilter/nf_conntrack_tcp_timeout_time_wait", "61"},
+};
 
 /* Absent where the kernel has no IPv6 at all. */
 static const struct setting no_ipv6[] = {
@@ -108,11 +113,14 @@ int net_setup_router(struct err *e)
 	return net_setup_sandbox(e);
 }
 
-int net_skip_checksums(struct err *e)
+int net_setup_tracking(struct err *e)
 {
-	if (access(SYSCTL CHECKSUMS, F_OK) != 0)
-		return 0;
-	return write_setting(CHECKSUMS, "0", e);
+	int rc = 0;
+
+	for (size_t i = 0;
+	     rc == 0 && i < sizeof(tracking) / sizeof(tracking[0]); i++)
+		rc = write_setting(tracking[i].path, tracking[i].value, e);
+	return rc;
 }
 
 int net_forward(int on, struct err *e)

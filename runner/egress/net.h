@@ -44,10 +44,10 @@ int net_setup_sandbox(struct err *e); /* only: no IPv6 */
  */
 int net_route_marked(struct err *e);
 
-/* Has the kernel follow connections, in the namespace that the caller is in, without
- * a look at the sums of what it passes on: they are the two ends' business, and of
- * packets of 64 KiB they cost more than all of the rules. After the rule set. */
-int net_skip_checksums(struct err *e);
+/* How the kernel follows connections in the namespace that the caller is in; after
+ * the rule set. Without a look at the sums of what it passes on: they are the two
+ * ends' business, and of packets of 64 KiB they cost more than all of the rules. */
+int net_setup_tracking(struct err *e);
 
 /* Writes ip_forward of the namespace that the caller is in. */
 int net_forward(int on, struct err *e);

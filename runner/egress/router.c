@@ -39,6 +39,7 @@
 #include "lib/cleanup.h"
 #include "lib/clock.h"
 #include "runner/egress/carrier.h"
+#include "runner/egress/flows.h"
 #include "runner/egress/host.h"
 #include "runner/egress/names.h"
 #include "runner/egress/net.h"
@@ -139,7 +140,7 @@ static int setup_netns(
 	    (rc = rules_build(&r->rules, r->policy, &r->host.addresses,
 		 egress_by_name(names) ? &r->names.open : NULL, e)) < 0 ||
 	    (rc = nft_load(&r->nft, &r->rules, e)) < 0 ||
-	    (rc = net_skip_checksums(e)) < 0 ||
+	    (rc = net_setup_tracking(e)) < 0 ||
 	    (rc = carrier_go(&r->carrier, e)) < 0)
 		return rc;
 	return nft_verify(&r->nft, &r->rules, e);
@@ -157,25 +158,28 @@ static int setup(struct router *r, const struct router_order *o, struct err *e)
 
 /* ---- the control socket ---------------------------------------------------- */
 
-static void answer(int rc, const struct err *e)
+static void answer(const struct router_answer *a)
 {
-	struct router_answer a = {0};
+	(void)send(CONTROL_FD, a, sizeof(*a), MSG_NOSIGNAL);
+}
 
-	if (rc < 0) {
-		a.code = e->code > 0 ? e->code : EINVAL;
-		(void)snprintf(a.why, sizeof(a.why), "%s", e->msg);
-	}
-	(void)send(CONTROL_FD, &a, sizeof(a), MSG_NOSIGNAL);
+static struct router_answer failure(const struct err *e)
+{
+	struct router_answer a = {.code = e->code > 0 ? e->code : EINVAL};
+
+	(void)snprintf(a.why, sizeof(a.why), "%s", e->msg);
+	return a;
 }
 
 /* Ends everything. The supervisor finds the reason when it asks next. */
 static _Noreturn void lose(struct router *r, const struct err *e)
 {
+	const struct router_answer last = failure(e);
 	struct err ignored;
 
 	if (r->attached)
 		(void)net_forward(0, &ignored);
-	answer(-1, e);
+	answer(&last);
 	_exit(1);
 }
 
@@ -236,12 +240,9 @@ static int scout_configure(int netns, struct err *e)
 
 static void scout_tell(int fd, int rc, const struct err *e)
 {
-	struct router_answer a = {0};
+	const struct router_answer a =
+	    rc < 0 ? failure(e) : (struct router_answer){0};
 
-	if (rc < 0) {
-		a.code = e->code > 0 ? e->code : EINVAL;
-		(void)snprintf(a.why, sizeof(a.why), "%s", e->msg);
-	}
 	(void)send(fd, &a, sizeof(a), MSG_NOSIGNAL);
 }
 
@@ -385,16 +386,40 @@ static int attach(struct router *r, int netns, struct err *e)
 
 /* ---- the loop --------------------------------------------------------------- */
 
-static int handle_question(struct router *r, struct err *e)
+/* Not to know is a reason, too. */
+static void look_for_flows(struct router *r, char *why, size_t size)
+{
+	struct flow_peer p;
+	struct err e;
+	int rc = flows_find(&r->nft.requests, &p, &e);
+
+	why[0] = '\0';
+	if (rc < 0)
+		(void)snprintf(why, size, "%.200s: not known", e.msg);
+	else if (rc > 0)
+		(void)snprintf(why, size,
+		    "a connection to %u.%u.%u.%u, port %u, is open or was "
+		    "closed less than a minute ago",
+		    p.address >> 24, p.address >> 16 & 255,
+		    p.address >> 8 & 255, p.address & 255, p.port);
+}
+
+/* The answer to a question that ends nothing is in *a. */
+static int handle_question(
+    struct router *r, struct router_answer *a, struct err *e)
 {
 	struct question q;
 	int rc;
 
 	hear(&q);
+	*a = (struct router_answer){0};
 	switch ((enum router_ask)q.what) {
 	case ROUTER_ATTACH:
 		return attach(r, q.fd, e);
 	case ROUTER_CHECK:
+		return check(r, e);
+	case ROUTER_REST:
+		look_for_flows(r, a->why, sizeof(a->why));
 		return check(r, e);
 	case ROUTER_ALLOW:
 		rc = names_allow(&r->names, q.list, q.list_len, e);
@@ -428,6 +453,7 @@ static int serve(struct router *r, struct err *e)
 	    [POLL_RULES] = {nft_event_fd(&r->nft), POLLIN, 0},
 	    [POLL_NAMES] = {r->names.socket, POLLIN, 0},
 	};
+	struct router_answer a;
 	int rc = 0;
 
 	if (poll(fds, POLL_COUNT, next_wait(r)) < 0)
@@ -440,8 +466,8 @@ static int serve(struct router *r, struct err *e)
 	if (rc == 0)
 		rc = names_expire(&r->names, &r->nft, e);
 	if (rc == 0 && fds[POLL_CONTROL].revents != 0 &&
-	    (rc = handle_question(r, e)) == 0)
-		answer(0, NULL);
+	    (rc = handle_question(r, &a, e)) == 0)
+		answer(&a);
 	return rc;
 }
 

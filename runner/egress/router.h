@@ -11,11 +11,14 @@
 enum router_ask {
 	ROUTER_ATTACH = 'A', /* with the sandbox's network namespace */
 	ROUTER_CHECK = 'C',
+	ROUTER_REST = 'R', /* is there a connection? */
 	ROUTER_ALLOW = 'N' /* and the names, up to EGRESS_LIST_MAX bytes */
 };
 
 struct router_answer {
-	int32_t code; /* 0, or an errno value */
+	int32_t code; /* 0, or an errno value: that is its end */
+	/* The reason; of ROUTER_REST with code 0: empty, or why it must not be
+	 * saved. */
 	char why[sizeof(((struct err *)0)->msg)];
 };
 
