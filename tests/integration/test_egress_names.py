@@ -15,6 +15,7 @@ import router
 import world
 from egress_case import LIMITS, EgressCase
 from harness import Service, descendants, wait_for
+from kernel_case import Kernel
 from test_warm import is_warm
 
 ZONE = {
@@ -348,6 +349,26 @@ class TestClients(EgressCase):
                    "'--trusted-host', 'pypi.org', 'it'], check=True)\n"
                    "import site; sys.path.insert(0, site.getusersitepackages())"
                    "\nimport it; print(it.word)", "42", ["pypi.org"])
+
+    def test_pip_install_in_a_kernel(self):
+        """What it installs is there in the next step, in the session's files,
+        and so after the kernel."""
+        k = Kernel(client, runtime="python", network={"allow": ["pypi.org"]})
+        self.addCleanup(k.end)
+        got = k.run(
+            "import subprocess\nsubprocess.run(['pip', 'install', '-q', "
+            "'--user', '--index-url', 'http://pypi.org/simple', "
+            "'--trusted-host', 'pypi.org', 'it'], check=True)\nNone",
+            limits=LIMITS)
+        self.assertEqual(got["exitCode"], 0, got)
+        got = k.run("import it; print(it.word, it.__file__)")
+        self.assertEqual(got["exitCode"], 0, got)
+        word, path = got["stdout"].split()
+        self.assertEqual(word, "42")
+        self.assertTrue(path.startswith("/workspace/.local/lib/"), path)
+        self.assertEqual(
+            k.fs("GET", path.removeprefix("/workspace/")).body,
+            b"word = 42\n")
 
     def test_large_transfers(self):
         for how in ("requests.get('http://pypi.org/big?mb=32', stream=True)"
