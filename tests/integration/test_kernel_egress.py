@@ -29,6 +29,22 @@ def ask():
     u.send(b"\x12\x34\1\0\0\1\0\0\0\0\0\0\4pypi\3org\0\0\1\0\1")
     print(u.recv(512)[:2].hex())
 '''
+NAMES = r'''
+import socket
+def look(name):
+    try:
+        return socket.gethostbyname(name)
+    except socket.gaierror:
+        return "no name"
+def knock(address):
+    try:
+        socket.create_connection((address, 80), 5).close()
+        return "reached"
+    except ConnectionRefusedError:
+        return "refused"
+def names():
+    print(look("pypi.org"), look("evil.org"), knock("9.9.9.9"))
+'''
 REFUSED = r'''
 import errno
 try:
@@ -38,9 +54,13 @@ except OSError as e:
 '''
 
 
+ZONE = {"pypi.org": [["151.101.0.223"], 300], "evil.org": [["9.9.9.9"], 300]}
+
+
 def setUpModule():
     global place
     place = world.World()
+    place.set_zone(ZONE)
 
 
 def tearDownModule():
@@ -111,6 +131,18 @@ class Fetched(Case):
         self.assertTrue(a["run"]["network"])
         self.good(k, REFUSED % world.HOST_PUBLIC, "ECONNREFUSED\n")
         self.good(k, REFUSED % "169.254.169.254", "ECONNREFUSED\n")
+
+    def test_its_names_and_no_others(self):
+        """After a restart of the runner, which reads them from the disk."""
+        k = self.kernel(network={"allow": ["pypi.org"]})
+        self.good(k, NAMES)
+        self.good(k, "names()", "151.101.0.223 no name refused\n")
+        self.until(k, "hibernated")
+        self.service.runner.kill()
+        self.service.runner.wait()
+        self.service.start_runner()
+        self.service.wait_ready(60)
+        self.good(k, "names()", "151.101.0.223 no name refused\n")
 
     def test_a_fork_has_one_of_its_own(self):
         k = self.online()
