@@ -58,7 +58,8 @@ def run(client, code, **members):
 
 
 def come_to_rest(service):
-    """Until no sandbox is booted any more, a while after the last run."""
+    """Until no sandbox is booted any more, a while after the last run, whose
+    namespaces the kernel takes apart in the background."""
     rest = 0
     while rest < 4:
         booting = service.client().metrics()[
@@ -67,14 +68,14 @@ def come_to_rest(service):
         time.sleep(0.05)
 
 
-def latency(service, what, settle):
+def latency(service, what):
     """Runs with and without, in turns; what = "warm": those only that found a
     sandbox waiting."""
     client = service.client()
     took = {True: [], False: []}
     for i in range(4 * ROUNDS):
         for network in (True, False) if i % 2 else (False, True):
-            settle()
+            come_to_rest(service)
             begun = time.monotonic()
             result, warm = run(client, PRINT, network=network)
             ms = (time.monotonic() - begun) * 1000
@@ -164,10 +165,7 @@ def egress(_bench):
         for warm in (False, True):
             service = harness.Service("caddy", world=place, warm=warm).start()
             try:
-                settle = (lambda s=service: come_to_rest(s)) if warm \
-                    else (lambda: None)
-                added, more = latency(
-                    service, "warm" if warm else "cold", settle)
+                added, more = latency(service, "warm" if warm else "cold")
                 rows += more
                 part.goal("ms that a network adds to a %s run" % (
                     "warm" if warm else "cold"), added, "<=",
