@@ -116,7 +116,8 @@ class Open(Case):
         k = self.online()
         self.good(k, "s = connect(); say(s); s.close()", "still here\n")
         self.assertIn("less than a minute ago", self.reason(k))
-        self.until(k, "hibernated", 150)
+        # It is tried again after one minute, and then after two.
+        self.until(k, "hibernated", 250)
         self.good(k, "t = connect(); say(t)", "still here\n")
 
 
