@@ -113,7 +113,7 @@ int flows_find(struct nl *nl, struct flow_peer *ret, struct err *e)
 	    (struct nfgenmsg){.nfgen_family = AF_INET, .version = NFNETLINK_V0};
 	rc = nl_request(nl, nlh, take_entry, &s);
 	if (rc < 0)
-		return err_sys(e, -rc, "the connections that are open");
+		return err_sys(e, -rc, "the table of connections");
 	*ret = s.peer;
 	return s.found ? 1 : 0;
 }

@@ -395,7 +395,9 @@ static void look_for_flows(struct router *r, char *why, size_t size)
 
 	why[0] = '\0';
 	if (rc < 0)
-		(void)snprintf(why, size, "%.200s: not known", e.msg);
+		(void)snprintf(why, size,
+		    "whether a connection is open cannot be told: %.180s",
+		    e.msg);
 	else if (rc > 0)
 		(void)snprintf(why, size,
 		    "a connection to %u.%u.%u.%u, port %u, is open or was "
