@@ -42,13 +42,16 @@ class AheadCase(SessionCase):
                 pass  # it has just ended
         return False
 
+    def quiet(self):
+        values = self.client.metrics()
+        return not values['isobox_pool_sandboxes{state="booting"}'] and \
+            not values["isobox_runner_running"]
+
     def waits(self, *sessions):
-        def check():
-            values = self.client.metrics()
-            return not values['isobox_pool_sandboxes{state="booting"}'] and \
-                not values["isobox_runner_running"] and \
-                all(self.mounted(s) for s in sessions)
-        wait_for("sandboxes for sessions", check, 30)
+        """Quiet before: what is mounted then is not the last step's sandbox.
+        And afterwards: it is not one that boots."""
+        wait_for("sandboxes for sessions", lambda: self.quiet() and all(
+            self.mounted(s) for s in sessions) and self.quiet(), 30)
 
     def gone(self, *sessions):
         wait_for("an end of their sandboxes", lambda: not any(
