@@ -18,6 +18,7 @@ from part import Part, Skip, row
 ROUNDS = max(5, int(os.environ.get("ROUNDS", "40")) // 2)
 TRANSFERS = max(3, ROUNDS // 4)
 MEGABYTES = 200
+CPUS = 2
 PRINT = "print(1)"
 
 # Seconds for a transfer down and one up, measured inside.
@@ -50,7 +51,7 @@ print(down, time.monotonic() - begun)
 def run(client, code, **members):
     """(its result, whether its sandbox had been waiting)"""
     r = client.execute(subjects.LANGUAGE, code,
-                       limits={"wallTimeMs": 20000, "cpus": 2}, **members)
+                       limits={"wallTimeMs": 20000, "cpus": CPUS}, **members)
     answer = r.json()
     if "run" not in answer or answer["run"]["exitCode"] != 0:
         raise SystemExit("bench: %s" % answer)
@@ -92,12 +93,34 @@ def latency(service, what):
                    row("%s, without" % what, took[False])]
 
 
+class Leaf:
+    """A cgroup with the CPU limit that a run's has: what that costs is not the
+    network's."""
+
+    def __init__(self, subtree):
+        self.folders = [os.path.join(top, "plain") for top in subtree.tops()]
+        for folder in self.folders:
+            os.mkdir(folder)
+            for name, value in (("cpu.cfs_quota_us", "%d" % (CPUS * 100000)),
+                                ("cpu.max", "%d 100000" % (CPUS * 100000))):
+                path = os.path.join(folder, name)
+                if os.path.exists(path):
+                    with open(path, "w") as f:
+                        f.write(value)
+
+    def enter(self):
+        for folder in self.folders:
+            with open(folder + "/cgroup.procs", "w") as f:
+                f.write("0")
+
+
 class PlainSlirp:
-    """The same bundle by bare runsc, its network slirp4netns and nothing
-    between."""
+    """The same bundle by bare runsc, its network slirp4netns, told what ours is
+    told, and nothing between."""
 
     def __init__(self, service, place):
         self.place = place
+        self.leaf = Leaf(service.subtree)
         self.bare = subjects.BareRunsc(
             service, "plain", subjects.image_of(subjects.LANGUAGE),
             ["python3", "-c", TRANSFER], b"")
@@ -114,16 +137,17 @@ class PlainSlirp:
         """(seconds down, up)"""
         box = subprocess.Popen(self.place.command(self.argv),
                                stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                               cwd="/", text=True)
+                               cwd="/", text=True, preexec_fn=self.leaf.enter)
         pid = box.stdout.readline().strip()
         ready = os.pipe()
         slirp = subprocess.Popen(self.place.command(
             ["setpriv", "--reuid", harness.RUNNER_USER, "--regid",
              harness.RUNNER_USER, "--init-groups", "--", "slirp4netns",
              "--configure", "--mtu=65520", "--disable-host-loopback",
+             "--disable-dns", "--enable-sandbox", "--enable-seccomp",
              "--ready-fd=%d" % ready[1], pid, "eth0"]),
             pass_fds=[ready[1]], stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL)
+            stderr=subprocess.DEVNULL, preexec_fn=self.leaf.enter)
         os.close(ready[1])
         os.read(ready[0], 1)
         os.close(ready[0])
@@ -158,7 +182,7 @@ def egress(_bench):
     part = Part("Filtered egress",
                 "A run that prints 1, with a network and without; 200 MB "
                 "through gVisor, the filter and slirp4netns, beside gVisor "
-                "and slirp4netns. All in a pretend host and internet.")
+                "and slirp4netns in a cgroup with the same limit. All in a pretend host and internet.")
     place = world.World()
     try:
         rows = []
