@@ -10,6 +10,7 @@
 #include <linux/rtnetlink.h>
 #include <linux/veth.h>
 #include <net/if.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -60,9 +61,10 @@ static const struct setting router_settings[] = {
     {"ipv4/icmp_ratemask", "0"},
 };
 
-/* Absent before the kernel has loaded what follows connections, with the rule set.
- * gVisor's TIME-WAIT lasts a minute: who is asked whether a connection is left
- * (flows.h) must not say no before that, nor much later. */
+/* Kernels differ in which of these a namespace has, and none before what follows
+ * connections is loaded, with the rule set. Nothing that is refused depends on
+ * them. gVisor's TIME-WAIT lasts a minute: who is asked whether a connection is
+ * left (flows.h) must not say no before that, nor much later (its own is two). */
 static const struct setting tracking[] = {
     {"netfilter/nf_conntrack_checksum", "0"},
     {"netfilter/nf_conntrack_tcp_timeout_time_wait", "61"},
@@ -88,11 +90,19 @@ static int write_setting(const char *name, const char *value, struct err *e)
 	return 0;
 }
 
+static bool has_setting(const char *name)
+{
+	char path[128];
+	int n = snprintf(path, sizeof(path), SYSCTL "%s", name);
+
+	return n > 0 && (size_t)n < sizeof(path) && access(path, F_OK) == 0;
+}
+
 int net_setup_sandbox(struct err *e)
 {
 	int rc;
 
-	if (access(SYSCTL "ipv6", F_OK) != 0)
+	if (!has_setting("ipv6"))
 		return 0;
 	for (size_t i = 0; i < sizeof(no_ipv6) / sizeof(no_ipv6[0]); i++)
 		if ((rc = write_setting(no_ipv6[i].path, no_ipv6[i].value, e)) <
@@ -119,7 +129,9 @@ int net_setup_tracking(struct err *e)
 
 	for (size_t i = 0;
 	     rc == 0 && i < sizeof(tracking) / sizeof(tracking[0]); i++)
-		rc = write_setting(tracking[i].path, tracking[i].value, e);
+		if (has_setting(tracking[i].path))
+			rc = write_setting(
+			    tracking[i].path, tracking[i].value, e);
 	return rc;
 }
 

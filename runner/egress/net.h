@@ -46,7 +46,7 @@ int net_route_marked(struct err *e);
 
 /* How the kernel follows connections in the namespace that the caller is in; after
  * the rule set. Without a look at the sums of what it passes on: they are the two
- * ends' business, and of packets of 64 KiB they cost more than all of the rules. */
+ * ends' business, and in packets of 64 KiB they cost half of what all the rules do. */
 int net_setup_tracking(struct err *e);
 
 /* Writes ip_forward of the namespace that the caller is in. */

@@ -61,12 +61,13 @@ def run(client, code, **members):
 def come_to_rest(service):
     """Until no sandbox is booted any more, a while after the last run, whose
     namespaces the kernel takes apart in the background."""
-    rest = 0
-    while rest < 4:
-        booting = service.client().metrics()[
-            'isobox_pool_sandboxes{state="booting"}']
-        rest = rest + 1 if booting == 0 else 0
-        time.sleep(0.05)
+    booting = []
+
+    def rests():
+        booting.append(service.client().metrics()[
+            'isobox_pool_sandboxes{state="booting"}'])
+        return len(booting) >= 4 and not any(booting[-4:])
+    harness.wait_for("a pool at rest", rests, 60, 0.05)
 
 
 def latency(service, what):
@@ -182,7 +183,8 @@ def egress(_bench):
     part = Part("Filtered egress",
                 "A run that prints 1, with a network and without; 200 MB "
                 "through gVisor, the filter and slirp4netns, beside gVisor "
-                "and slirp4netns in a cgroup with the same limit. All in a pretend host and internet.")
+                "and slirp4netns in a cgroup with the same limit. All in a "
+                "pretend host and internet.")
     place = world.World()
     try:
         rows = []

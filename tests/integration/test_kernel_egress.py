@@ -83,7 +83,7 @@ class Case(KernelCase):
 
     def online(self):
         k = self.kernel(network=True)
-        self.assertTrue(k.facts.get("network", True), k.facts)
+        self.assertIs(k.look()["kernel"]["network"], True)
         self.good(k, CONNECT)
         return k
 
