@@ -14,7 +14,7 @@ import unittest
 
 from client import Broken
 from harness import (FRONT_USER, RUNNER_USER, WEB_USER, Service, command_line,
-                     end, spawn, wait_for)
+                     end, signal_each, spawn, wait_for)
 
 MIB = 1 << 20
 
@@ -340,8 +340,7 @@ class TestStopped(Attack):
             "isobox_runner_running"] == 1 and self.pids("runsc-gofer"), 10)
         time.sleep(1)
         found = wait_for(what, pids, 5)
-        for pid in found:
-            os.kill(pid, signal.SIGSTOP)
+        signal_each(found, signal.SIGSTOP)
         t.join(60)
         return answer["r"]
 

@@ -14,7 +14,7 @@ import zipfile
 import router
 import world
 from egress_case import LIMITS, EgressCase
-from harness import Service, descendants, wait_for
+from harness import Service, descendants, signal_each, wait_for
 from kernel_case import Kernel
 from test_warm import is_warm
 
@@ -253,9 +253,7 @@ class TestNames(EgressCase):
         found = {pid for r in router.find(service)
                  for pid in descendants(r.pid) - {r.carrier}}
         # The run's, and those of sandboxes that wait.
-        self.assertGreaterEqual(len(found), 1)
-        for pid in found:
-            os.kill(pid, signal.SIGKILL)
+        self.assertGreaterEqual(signal_each(found, signal.SIGKILL), 1)
         thread.join()
         self.assertEqual(out["stdout"], "151.101.0.223\nclosed\n", out)
 

@@ -2,7 +2,6 @@
 """Root of the host, or chance, takes parts of filtered egress away. In a pretend
 host and internet without a way out, see world.py."""
 
-import os
 import signal
 import subprocess
 import threading
@@ -12,7 +11,7 @@ import unittest
 import router
 import world
 from egress_case import LIMITS, Background, EgressCase
-from harness import Service, wait_for
+from harness import Service, signal_each, wait_for
 
 
 def setUpModule():
@@ -120,8 +119,7 @@ class TestOutsiders(EgressCase):
         guest = Background(self.client, REACH % 5)
         time.sleep(1.5)
         routers, changed = router.await_some(self.service), []
-        for r in routers:
-            os.kill(r.pid, signal.SIGSTOP)
+        signal_each([r.pid for r in routers], signal.SIGSTOP)
         try:
             for r in routers:
                 try:
@@ -133,8 +131,7 @@ class TestOutsiders(EgressCase):
             self.assertNotEqual(changed, [])
             time.sleep(2)
         finally:
-            for r in routers:
-                os.kill(r.pid, signal.SIGCONT)
+            signal_each([r.pid for r in routers], signal.SIGCONT)
         self.assertEqual(guest.end()["stdout"], "done\n")
         self.assert_no_leak()
         wait_for("end of what was changed",
@@ -142,8 +139,7 @@ class TestOutsiders(EgressCase):
 
     def test_carrier_killed_while_it_waits(self):
         waiting = self.each_waiting()
-        for r in waiting:
-            os.kill(r.carrier, signal.SIGKILL)
+        signal_each([r.carrier for r in waiting], signal.SIGKILL)
         out = self.check_next_run()
         self.assertEqual(out["exitCode"], 0)
         out = self.run_code("import socket\nprint(socket.create_connection(("
@@ -158,8 +154,8 @@ class TestOutsiders(EgressCase):
             "try: socket.create_connection(('8.8.8.8', 80), 2)\n"
             "except OSError: print('closed')\n")
         wait_for("connection", lambda: "tcp 1.1.1.1 80" in self.new())
-        for r in router.find(self.service):
-            os.kill(r.carrier, signal.SIGKILL)
+        signal_each([r.carrier for r in router.find(self.service)],
+                    signal.SIGKILL)
         self.assertEqual(guest.end()["stdout"], "open\nclosed\n")
         self.assertNotIn("tcp 8.8.8.8 80", self.new())
         self.assertTrue(self.run_code("print(1)")["network"])
@@ -168,8 +164,7 @@ class TestOutsiders(EgressCase):
         guest = Background(self.client, REACH % 4)
         time.sleep(1.5)
         routers = router.find(self.service)
-        for r in routers:
-            os.kill(r.pid, signal.SIGKILL)
+        signal_each([r.pid for r in routers], signal.SIGKILL)
         self.assertEqual(guest.end()["stdout"], "done\n")
         wait_for("end of the carrier",
                  lambda: not any(r.alive() for r in routers))

@@ -15,7 +15,7 @@ import unittest
 
 import cgroups
 from client import Broken
-from harness import Service, command_line, end, wait_for
+from harness import Service, command_line, end, signal_each, wait_for
 
 KILLS = int(os.environ.get("ISOBOX_KILLS", "50"))
 SEED = int(os.environ.get("ISOBOX_KILL_SEED", time.time_ns() % 1000000))
@@ -195,8 +195,7 @@ class TestKill(unittest.TestCase):
         t = threading.Thread(target=run)
         t.start()
         stopped = wait_for("a supervisor", lambda: victims("supervisor"), 10)
-        for pid in stopped:
-            os.kill(pid, signal.SIGSTOP)
+        signal_each(stopped, signal.SIGSTOP)
         service.runner.kill()
         service.runner.wait()
         service.start_runner()
@@ -216,9 +215,7 @@ class TestKill(unittest.TestCase):
         t.start()
         pids = wait_for("a sentry", lambda: victims("sentry"), 10)
         time.sleep(1)
-        for pid in pids:
-            if cgroups.alive(pid):
-                os.kill(pid, signal.SIGKILL)
+        signal_each(pids, signal.SIGKILL)
         t.join(20)
         r = answer["r"]
         self.assertEqual((r.status, r.json()["error"]),

@@ -13,7 +13,8 @@ import unittest
 
 import cgroups
 import world
-from harness import Service, command_line, descendants, wait_for
+from harness import (Service, command_line, descendants, signal_each,
+                     wait_for)
 
 LANGUAGE = "python-slim"
 MARK = ("import os\n"
@@ -322,11 +323,7 @@ class TestDeath(Warm):
 
     def kill(self, pids):
         self.assertTrue(pids)
-        for pid in pids:
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
+        signal_each(pids, signal.SIGKILL)
 
     def test_sentries(self):
         self.fill()
@@ -403,17 +400,12 @@ class TestDeath(Warm):
         """One that does not answer is the host's failure in bounded time."""
         self.fill()
         stopped = self.sentries()
-        for pid in stopped:
-            os.kill(pid, signal.SIGSTOP)
+        signal_each(stopped, signal.SIGSTOP)
         try:
             r = self.client.execute(LANGUAGE, "print(1)")
             self.assertIn(r.status, (200, 503), r)
         finally:
-            for pid in stopped:
-                try:
-                    os.kill(pid, signal.SIGCONT)
-                except ProcessLookupError:
-                    pass
+            signal_each(stopped, signal.SIGCONT)
         self.service.assert_clean(40)
 
 

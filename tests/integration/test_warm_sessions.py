@@ -229,9 +229,9 @@ class TestAhead(AheadCase):
         s = self.first()
         failures = self.client.metrics()["isobox_run_failures_total"]
         for _ in range(2):
-            for pid in self.service.subtree.pids():
-                if " boot " in harness.command_line(pid):
-                    os.kill(pid, signal.SIGKILL)
+            harness.signal_each(
+                [pid for pid in self.service.subtree.pids()
+                 if " boot " in harness.command_line(pid)], signal.SIGKILL)
             self.check(s.run("print(2)"), "2\n")
             self.waits(s)
         self.assertEqual(self.client.metrics()["isobox_run_failures_total"],

@@ -10,6 +10,7 @@ import random
 import re
 import secrets
 import shutil
+import signal
 import socket
 import stat
 import subprocess
@@ -21,7 +22,7 @@ import unittest
 import zipfile
 
 import workspaces
-from harness import RUNNER_USER, Service, wait_for
+from harness import RUNNER_USER, Service, signal_each, wait_for
 from workspaces import Refused, Step, Workspace
 
 MIB = 1 << 20
@@ -420,8 +421,7 @@ os.remove("busy")
         first = step(self.ws, "import time\nprint(1, flush=True)\n"
                               "time.sleep(9)")
         first.until(workspaces.STDOUT)
-        for pid in children_of(service.runner.pid):
-            os.kill(pid, 9)
+        signal_each(children_of(service.runner.pid), signal.SIGKILL)
         with self.assertRaises((workspaces.Gone, Refused)):
             first.finish()
         self.assertEqual(run(self.ws, "print(2)"), "2\n")

@@ -10,6 +10,7 @@ thread only: the kernel means the thread that started them.
 """
 
 import atexit
+import contextlib
 import ctypes
 import glob
 import grp
@@ -442,6 +443,17 @@ def descendants(pid):
             found.add(child)
             todo.append(child)
     return found
+
+
+def signal_each(pids, number):
+    """To processes that were found by a look around: some end meanwhile. How
+    many were left."""
+    met = 0
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+            met += 1
+    return met
 
 
 def owner(pid):
