@@ -5,7 +5,9 @@
 #include "fcgi/rclient.h"
 #include "fcgi/response.h"
 
-#define STATUS_TIMEOUT_MS 1000u
+/* Who collects metrics waits for 10 s by default (Prometheus' scrape_timeout): on
+ * a busy host a runner that is slow is not told to be down. */
+#define STATUS_TIMEOUT_MS 5000u
 
 /* Open like /readyz: numbers only, nothing of any client. */
 void h_metrics(struct exchange *x)
