@@ -5,7 +5,8 @@
  * and gives the folder its name. The sandbox is paused and not ended, so that a
  * failure (gVisor cannot save an open file that was deleted from a workspace)
  * leaves a kernel that goes on; and it is paused and not running, so that nothing
- * happens after the moment that was saved: no line in a file twice.
+ * happens after the moment that was saved: no line in a file twice. Once it stands,
+ * the supervisor is asked whether it may be saved as it is.
  *
  * The process has deadlines on all that it waits for but the disk, which may hold it
  * for as long as it wants: then it is killed, and another one has the sandbox go on.
@@ -23,6 +24,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
@@ -50,6 +52,7 @@ struct save_state {
 struct save {
 	const struct checkpoint_order *o;
 	struct save_state *state;
+	int parent_fd;
 	uint64_t deadline_us;
 	char name[CHECKPOINT_NAME_SIZE];
 	int dir_fd;
@@ -59,8 +62,9 @@ struct save {
 	struct checkpoint_saved saved;
 };
 
-/* What it tells its parent: a write of less than PIPE_BUF is whole. */
+/* What it tells its parent, once or twice. */
 struct message {
+	bool stands; /* and this asks for an answer, a struct err */
 	struct err err; /* code 0: done */
 	struct checkpoint_saved saved;
 };
@@ -324,6 +328,29 @@ static int write_image(struct save *s, enum runsc_verb verb, struct err *e)
 	return rc < 0 ? rc : checkpoint_usage(s->dir_fd, &s->saved.bytes, e);
 }
 
+/* What held before the pause may not hold any more. */
+static int ask_parent(const struct save *s, struct err *e)
+{
+	const struct message m = {.stands = true};
+	struct pollfd p = {s->parent_fd, POLLIN, 0};
+	struct timespec wait = clock_left(s->deadline_us);
+	struct err answer;
+
+	if (send(s->parent_fd, &m, sizeof m, MSG_NOSIGNAL) != (ssize_t)sizeof m)
+		return err_sys(e, errno, "asking the supervisor");
+	while (ppoll(&p, 1, &wait, NULL) < 0 && errno == EINTR)
+		wait = clock_left(s->deadline_us);
+	if (p.revents == 0)
+		return err_sys(e, ETIMEDOUT, "the supervisor's answer");
+	if (recv(s->parent_fd, &answer, sizeof answer, 0) !=
+	    (ssize_t)sizeof answer)
+		return err_sys(e, EIO, "the supervisor's answer");
+	if (answer.code == 0)
+		return 0;
+	*e = answer;
+	return -e->code;
+}
+
 static bool fits(const struct save *s)
 {
 	return s->saved.bytes <= s->o->max_bytes &&
@@ -354,7 +381,7 @@ static int save_all(struct save *s, struct err *e)
 	int rc;
 
 	if ((rc = check_room(s, e)) < 0 || (rc = pause_box(s, e)) < 0 ||
-	    (rc = write_fitting(s, e)) < 0)
+	    (rc = ask_parent(s, e)) < 0 || (rc = write_fitting(s, e)) < 0)
 		return rc;
 	if (s->o->copy_from >= 0 && (rc = copy_workspace(s, e)) < 0)
 		return rc;
@@ -402,7 +429,12 @@ static void close_others(const int *keep, size_t n)
 	}
 }
 
-static _Noreturn void save_main(struct save *s, int out)
+static void tell_parent(const struct save *s, const struct message *m)
+{
+	(void)!send(s->parent_fd, m, sizeof *m, MSG_NOSIGNAL);
+}
+
+static _Noreturn void save_main(struct save *s)
 {
 	struct message m = {0};
 	struct err e = {0};
@@ -414,13 +446,13 @@ static _Noreturn void save_main(struct save *s, int out)
 			m.err.code = EIO;
 	}
 	m.saved = s->saved;
-	(void)!write(out, &m, sizeof m);
+	tell_parent(s, &m);
 	_exit(0);
 }
 
 /* After one that broke off, wherever it was. What it has written goes last: the
  * disk may hold us, too. */
-static _Noreturn void undo_main(struct save *s, int out)
+static _Noreturn void undo_main(struct save *s)
 {
 	struct message m = {0};
 	struct err e;
@@ -429,27 +461,28 @@ static _Noreturn void undo_main(struct save *s, int out)
 	    "the kernel takes too long to be saved");
 	if (atomic_load(&s->state->stands))
 		(void)resume_box(s, &m.err);
-	(void)!write(out, &m, sizeof m);
+	tell_parent(s, &m);
 	(void)checkpoint_discard(s->o->cp, s->name, &e);
 	_exit(0);
 }
 
-typedef void save_fn(struct save *s, int out);
+typedef void save_fn(struct save *s);
 
-static _Noreturn void child_main(
-    const struct checkpoint_save *x, save_fn *fn, uint64_t deadline_us, int out)
+static _Noreturn void child_main(const struct checkpoint_save *x, save_fn *fn,
+    uint64_t deadline_us, int parent_fd)
 {
 	const struct checkpoint_order *o = &x->order;
 	struct save s = {.o = o,
 	    .state = x->state,
+	    .parent_fd = parent_fd,
 	    .deadline_us = deadline_us,
 	    .dir_fd = -1};
-	const int keep[] = {out, o->cp->fd, o->cp->root->trash_fd,
+	const int keep[] = {parent_fd, o->cp->fd, o->cp->root->trash_fd,
 	    o->box->pidfd, o->copy_from, o->copy_to};
 
 	close_others(keep, sizeof keep / sizeof keep[0]);
 	checkpoint_new_name(o->id, s.name);
-	fn(&s, out);
+	fn(&s);
 	_exit(1);
 }
 
@@ -459,24 +492,24 @@ static int start_child(struct checkpoint_save *x, save_fn *fn,
 {
 	const pid_t parent = getpid();
 	struct checkpoint_save s = *x;
-	cleanup_fd int in = -1, out = -1;
+	cleanup_fd int ours = -1, theirs = -1;
 	int fds[2];
 
-	if (pipe2(fds, O_CLOEXEC) != 0)
-		return err_sys(e, errno, "pipe");
-	in = fds[0];
-	out = fds[1];
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) != 0)
+		return err_sys(e, errno, "socketpair");
+	ours = fds[0];
+	theirs = fds[1];
 	s.pid = fork();
 	if (s.pid == 0) {
 		if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 ||
 		    getppid() != parent)
 			_exit(1);
-		child_main(&s, fn, deadline_us, out);
+		child_main(&s, fn, deadline_us, theirs);
 	}
 	if (s.pid < 0)
 		return err_sys(e, errno, "fork");
 	s.pidfd = (int)syscall(SYS_pidfd_open, s.pid, 0);
-	if (s.pidfd < 0 || fcntl(in, F_SETFL, O_NONBLOCK) != 0) {
+	if (s.pidfd < 0 || fcntl(ours, F_SETFL, O_NONBLOCK) != 0) {
 		int code = errno;
 
 		(void)kill(s.pid, SIGKILL);
@@ -485,7 +518,7 @@ static int start_child(struct checkpoint_save *x, save_fn *fn,
 			(void)close(s.pidfd);
 		return err_sys(e, code, "watching the save");
 	}
-	s.fd = take_fd(&in);
+	s.fd = take_fd(&ours);
 	s.deadline_us = end_us;
 	*x = s;
 	return 0;
@@ -560,6 +593,16 @@ static int broke_off(struct checkpoint_save *s, struct err *e)
 	    e, ERR_INTERNAL, ETIMEDOUT, "saving the kernel broke off");
 }
 
+void checkpoint_save_answer(
+    const struct checkpoint_save *s, const struct err *against)
+{
+	const struct err none = {0};
+
+	/* One that is gone, or never reads it, has a deadline. */
+	(void)!send(s->fd, against != NULL ? against : &none,
+	    sizeof(struct err), MSG_NOSIGNAL);
+}
+
 int checkpoint_save_end(
     struct checkpoint_save *s, struct checkpoint_saved *ret, struct err *e)
 {
@@ -568,7 +611,9 @@ int checkpoint_save_end(
 	ssize_t n;
 
 	(void)poll(&p, 1, 0);
-	n = read(s->fd, &m, sizeof m);
+	n = recv(s->fd, &m, sizeof m, 0);
+	if (n == (ssize_t)sizeof m && m.stands)
+		return -EAGAIN;
 	reap(s, n == (ssize_t)sizeof m ? REAP_MS : 0);
 	if (n != (ssize_t)sizeof m)
 		return broke_off(s, e);

@@ -270,6 +270,12 @@ void kernel_save_event(struct run *r)
 	if (r->phase != PHASE_SAVE)
 		return;
 	rc = checkpoint_save_end(&r->kernel.save, &saved, &e);
+	if (rc == -EAGAIN) {
+		/* Until it stood, it may have opened a connection. */
+		rc = network_rest(r, &e);
+		checkpoint_save_answer(&r->kernel.save, rc < 0 ? &e : NULL);
+		return;
+	}
 	if (rc == -EINPROGRESS) {
 		r->deadline_us = r->kernel.save.deadline_us;
 		return;

@@ -154,7 +154,9 @@ static void end_save(struct live *l)
 	struct checkpoint_saved s;
 	int rc = checkpoint_save_end(&l->save, &s, &e);
 
-	if (rc == -EINPROGRESS)
+	if (rc == -EAGAIN)
+		checkpoint_save_answer(&l->save, NULL);
+	if (rc == -EAGAIN || rc == -EINPROGRESS)
 		return;
 	if (rc < 0)
 		answer_rc(rc);

@@ -2,9 +2,15 @@
 """Kernels with a network, in the pretend internet of world.py: what becomes of it,
 and of open connections, while they rest, when they are fetched, and in a fork."""
 
+import os
+import signal
+import threading
+
+import cgroups
+import harness
 import world
 from harness import Service, wait_for
-from kernel_case import KernelCase
+from kernel_case import Kernel, KernelCase
 
 CONNECT = r'''
 import socket
@@ -44,6 +50,17 @@ def knock(address):
         return "refused"
 def names():
     print(look("pypi.org"), look("evil.org"), knock("9.9.9.9"))
+'''
+# Opens one by itself, when there is a file `now`.
+LATER = r'''
+import os, threading, time
+def later():
+    global s
+    while not os.path.exists("now"):
+        time.sleep(.001)
+    s = connect()
+thread = threading.Thread(target=later, daemon=True)
+thread.start()
 '''
 REFUSED = r'''
 import errno
@@ -111,6 +128,57 @@ class Open(Case):
         self.error(k.request("POST", "/fork", b""), 400, "kernel_unsupported",
                    "port 80, is open")
         self.good(k, "say(s)", "still here\n")
+
+    def test_one_that_is_opened_at_the_last_moment(self):
+        """A save has begun, but the kernel does not stand still yet. It may be
+        that it does before we see the save: then that is tried again."""
+        for _ in range(10):
+            k = self.online()
+            self.good(k, LATER)
+            place.forget()
+            if self.open_in_a_fork(k):
+                break
+            self.assertEqual(k.end(), 204)
+        else:
+            self.fail("no save was seen in time")
+        self.good(k, "thread.join(); say(s)", "still here\n")
+
+    def open_in_a_fork(self, k):
+        """Whether a connection was opened when k was about to be saved, which
+        is refused then."""
+        def fork():
+            answers.append(k.request("POST", "/fork", b""))
+
+        def children():
+            return {p for p in harness.descendants(self.service.runner.pid)
+                    if cgroups.parent(p) == supervisor}
+        answers = []
+        supervisor, = {
+            p for p in harness.descendants(self.service.runner.pid)
+            if cgroups.parent(p) == self.service.runner.pid
+            and cgroups.alive(p)}
+        known = children()
+        thread = threading.Thread(target=fork)
+        thread.start()
+        saver = wait_for("who saves", lambda: children() - known,
+                         every=0).pop()
+        os.kill(saver, signal.SIGSTOP)
+        with open(self.service.path("workspaces", "sessions", k.id, "now"),
+                  "w"):
+            pass
+        try:
+            wait_for("a connection", lambda: "tcp 93.184.216.34 80" in
+                     place.seen()[1], 1.5)
+            opened = True
+        except AssertionError:
+            opened = False
+        os.kill(saver, signal.SIGCONT)
+        thread.join()
+        if not opened:
+            Kernel(self.client, answers[0].json()).end()
+            return False
+        self.error(answers[0], 400, "kernel_unsupported", "port 80, is open")
+        return True
 
     def test_what_is_closed_is_saved_a_minute_later(self):
         k = self.online()
