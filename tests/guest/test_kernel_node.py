@@ -224,6 +224,23 @@ class TestArtifacts(KernelCase):
         self.good("new Proxy({}, {get() { throw 1 }})")
         self.good("console.log(1)", "1\n")
 
+    def test_what_one_form_throws_is_only_its_own(self):
+        half = ("({_repr_html_() { throw 1 }, "
+                "_repr_png_() { return Buffer.from('png') }})")
+        self.assertEqual(self.good(half).artifacts, [("image/png", b"png")])
+        s = self.good(half, display=True)
+        self.assertEqual([a[0] for a in s.artifacts],
+                         ["image/png", "text/plain"])
+        s = self.good("({_repr_mimebundle_: () => ({'application/json': 1n, "
+                      "'text/html': ['a', 'b']})})")
+        self.assertEqual(s.artifacts, [("text/html", "ab")])
+
+    def test_what_init_would_not_take(self):
+        s = self.good(
+            "({_repr_mimebundle_: () => ({['a'.repeat(32) + '/x']: 'no', "
+            "['b'.repeat(31) + '/' + 'c'.repeat(64)]: 'yes'})})")
+        self.assertEqual([a[1] for a in s.artifacts], ["yes"])
+
 
 class TestInterrupt(KernelCase):
     def interrupted(self, code):

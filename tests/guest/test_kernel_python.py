@@ -175,6 +175,13 @@ class TestTracebacks(KernelCase):
                       "    def __str__(self): import os; os._exit(1)\n"
                       "class G(BaseException): pass\nraise G('g')")
         self.assertTrue(s.err.endswith("G: g\n"), s.err)
+        s = self.step("class H(Exception):\n"
+                      "    __class__ = property(lambda self: 1 / 0)\nraise H")
+        self.assertEqual((s.code, s.raised), (1, True))
+        s = self.step("class I(int):\n"
+                      "    def __and__(self, other): return 'x'\n"
+                      "raise SystemExit(I(259))")
+        self.assertEqual((s.code, s.raised), (3, False))
 
     def test_excepthook(self):
         s = self.step("import sys\n"
@@ -245,6 +252,18 @@ class TestStreams(KernelCase):
             self.good("print(input())", "in\n", stdin="in")
             s = self.step("print('e', file=sys.stderr)")
             self.assertEqual(s.err, "e\n", code)
+
+    def test_detached(self):
+        self.good("import sys; held = sys.stdout.detach(), "
+                  "sys.stderr.detach(), sys.stdin.detach()")
+        self.good("print('out'); held = None", "out\n")
+        self.assertEqual(self.step("sys.stderr.write('err')").err, "err")
+        self.good("print(input())", "in\n", stdin=b"in\n")
+        self.good("import io; sys.stdout = mine = io.TextIOWrapper("
+                  "sys.stdout.detach(), 'utf-16-le', write_through=True)")
+        self.good("print('x', sys.stdout is mine)",
+                  "x True\n".encode("utf-16-le").decode())
+        self.good("sys.stdout = None")
 
     def test_replaced(self):
         self.good("import io, sys\nsys.stdout = io.StringIO()\nprint('hidden')")
@@ -424,6 +443,48 @@ class TestArtifacts(KernelCase):
                           "  def __repr__(self): %s\nX()" % (body, body))
         self.good("class Any:\n  def __getattr__(self, n): return lambda: n\n"
                   "Any()")
+
+    def test_what_one_form_raises_is_only_its_own(self):
+        self.good("class Half:\n  def _repr_html_(self): 1 / 0\n"
+                  "  def _repr_png_(self): return b'\\x89PNG'\n"
+                  "class None_:\n  def _repr_html_(self): 1 / 0")
+        png = ("image/png", b"\x89PNG")
+        self.assertEqual(self.good("Half()").artifacts, [png])
+        s = self.good("Half()", display=True)
+        self.assertEqual([a[0] for a in s.artifacts],
+                         ["image/png", "text/plain"])
+        s = self.good("None_()", display=True)
+        self.assertEqual([a[0] for a in s.artifacts], ["text/plain"])
+        s = self.good("display({'application/json': {1, 2}, 'text/html': 'h'},"
+                      " raw=True)")
+        self.assertEqual(s.artifacts, [("text/html", "h")])
+        self.bad("display(None_())", "ZeroDivisionError: division by zero")
+
+    def test_what_init_would_not_take(self):
+        s = self.good("display({'a' * 32 + '/x': 'no', 'b' * 31 + '/' + 'c' * "
+                      "64: 'yes'}, raw=True)")
+        self.assertEqual([a[1] for a in s.artifacts], ["yes"])
+        s = self.good("class S(str):\n  def encode(self, *a): return 'no'\n"
+                      "class B(bytes):\n  def __len__(self): return 1\n"
+                      "  def __getitem__(self, i): return 'no'\n"
+                      "  def __bytes__(self): return self\n"
+                      "display({'text/html': S('h'), 'image/png': B(b'png')},"
+                      " raw=True)")
+        self.assertEqual(s.artifacts, [("text/html", "h"),
+                                       ("image/png", b"png")])
+
+    def test_many_threads_show_something(self):
+        self.good("import sys, threading\n"
+                  "def show():\n  b.wait()\n  for i in range(3): display(i)\n"
+                  "usual = sys.getswitchinterval()\n"
+                  "sys.setswitchinterval(1e-6)")
+        for _ in range(100):
+            s = self.good("b = threading.Barrier(12)\n"
+                          "t = [threading.Thread(target=show) "
+                          "for _ in range(12)]\n"
+                          "for x in t: x.start()\nfor x in t: x.join()")
+            self.assertEqual((len(s.artifacts), s.dropped), (8, True))
+        self.good("sys.setswitchinterval(usual)")
 
 
 class TestRestored(KernelCase):

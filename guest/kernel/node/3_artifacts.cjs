@@ -7,7 +7,7 @@ const METHODS = [
   ['_repr_latex_', 'text/latex'], ['_repr_json_', 'application/json'],
 ];
 const BUNDLES = [Symbol.for('Jupyter.display'), '_repr_mimebundle_'];
-const TYPE = /^[a-z]+\/[a-z0-9][a-z0-9.+_-]{0,63}$/;
+const TYPE = /^[a-z]{1,31}\/[a-z0-9][a-z0-9.+_-]{0,63}$/; // LIMIT_MIME_TYPE
 
 class Artifacts {
   constructor() {
@@ -38,38 +38,57 @@ class Artifacts {
       data = typeof data === 'string' ? data : JSON.stringify(data);
     else if (type.startsWith('image/') && type !== 'image/svg+xml')
       data = typeof data === 'string' ? from(data, 'base64') : data;
+    else if (Array.isArray(data))
+      data = data.join('');
     if (typeof data !== 'string' && !(data instanceof Uint8Array))
       return false;
     this.add(type, data);
     return true;
   }
 
-  addBundle(bundle, plain) {
+  addBundle(bundle) {
+    const errors = [];
     let found = false;
     for (const [type, data] of Object.entries(bundle)) {
-      if (type !== 'text/plain' || plain)
-        found = this.addTyped(type, data) || found;
+      try {
+        if (type !== 'text/plain')
+          found = this.addTyped(type, data) || found;
+      } catch (e) {
+        errors.push(e);
+      }
     }
+    if (errors.length > 0 && !found)
+      throw errors[0];
     return found;
   }
 
-  /* True if there was more to show than what inspect() says. */
+  /* True if there was more to show than what inspect() says. What one method
+   * throws takes none of the others' results away. */
   async addValue(value, plain) {
+    const errors = [];
     let found = false;
     const rich = value !== null && (typeof value === 'object' ||
         typeof value === 'function');
     for (const key of rich ? BUNDLES : []) {
-      if (!found && typeof value[key] === 'function') {
-        const bundle = await value[key]();
-        found = bundle ? this.addBundle(bundle, false) : false;
+      try {
+        if (!found && typeof value[key] === 'function')
+          found = this.addBundle(await value[key]() ?? {});
+      } catch (e) {
+        errors.push(e);
       }
     }
     for (const [key, type] of rich && !found ? METHODS : []) {
-      if (typeof value[key] === 'function')
-        found = this.addTyped(type, await value[key]()) || found;
+      try {
+        if (typeof value[key] === 'function')
+          found = this.addTyped(type, await value[key]()) || found;
+      } catch (e) {
+        errors.push(e);
+      }
     }
     if (plain)
       this.add('text/plain', util.inspect(value));
+    else if (errors.length > 0 && !found)
+      throw errors[0];
     return found;
   }
 

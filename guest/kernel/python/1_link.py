@@ -74,7 +74,7 @@ THIS = sys._getframe().f_code.co_filename
 METHODS = (("_repr_html_", "text/html"), ("_repr_markdown_", "text/markdown"),
            ("_repr_svg_", "image/svg+xml"), ("_repr_png_", "image/png"),
            ("_repr_latex_", "text/latex"), ("_repr_json_", "application/json"))
-TYPE = _regex(r"[a-z]+/[a-z0-9][a-z0-9.+_-]{0,63}")
+TYPE = _regex(r"[a-z]{1,31}/[a-z0-9][a-z0-9.+_-]{0,63}")  # LIMIT_MIME_TYPE
 
 
 class Link:

@@ -15,21 +15,25 @@ class Artifacts:
 
     def add(self, kind, data):
         text = isinstance(data, str)
+        # By the types' own methods: a class that is derived from them may
+        # have others, and what comes of those is no data for the socket.
         if text:
-            data = data.encode("utf-8", "replace")
+            data = str.encode(data, "utf-8", "replace")
             size = len(data)
         else:
-            data = bytes(data)
+            data = bytes(memoryview(data))
             size = (len(data) + 2) // 3 * 4
         if size > self.size or len(self.items) >= self.count:
             self.dropped = True
         elif TYPE.fullmatch(kind):
-            self.items.append((kind.encode(), text, data))
+            self.items.append((str.encode(kind), text, data))
 
     def take(self):
         """The frames of all that was shown."""
         items, self.items = self.items, []
-        for kind, text, data in items:
+        # Threads that add at the same time may have added one too many.
+        self.dropped |= len(items) > self.count
+        for kind, text, data in items[:self.count]:
             yield frame(ARTIFACT, string(kind), bytes([text]),
                         U32.pack(len(data)))
             for i in range(0, len(data), CHUNK):
@@ -57,34 +61,53 @@ def add_typed(artifacts, kind, data):
     return True
 
 
+def attempt(errors, function, *args):
+    """What one form of a value raises takes none of the others away."""
+    try:
+        return function(*args)
+    except Exception as e:
+        errors.append(e)
+        return False
+
+
 def add_bundle(artifacts, bundle, plain):
-    found = False
+    found, errors = False, []
     for kind, data in dict(bundle).items():
         if kind != "text/plain" or plain:
-            found |= add_typed(artifacts, kind, data)
+            found |= attempt(errors, add_typed, artifacts, kind, data)
+    if errors and not found:
+        raise errors[0]
     return found
+
+
+def show_bundle(artifacts, value):
+    bundle = value._repr_mimebundle_(include=None, exclude=None)
+    if isinstance(bundle, tuple):  # (bundle, metadata)
+        bundle = bundle[0]
+    rest = {k: v for k, v in (bundle or {}).items() if k != "text/plain"}
+    return add_bundle(artifacts, rest, False)
+
+
+def show_method(artifacts, value, name, kind):
+    data = getattr(value, name)()
+    if isinstance(data, tuple):
+        data = data[0]
+    return add_typed(artifacts, kind, data)
 
 
 def show_value(artifacts, value, plain):
     """True if there was more to show than a repr; with plain, that as well."""
     cls = type(value)
-    found = False
+    found, errors = False, []
     if hasattr(cls, "_repr_mimebundle_") and not isinstance(value, type):
-        bundle = value._repr_mimebundle_(include=None, exclude=None)
-        if isinstance(bundle, tuple):  # (bundle, metadata)
-            bundle = bundle[0]
-        rest = {k: v for k, v in (bundle or {}).items() if k != "text/plain"}
-        found = add_bundle(artifacts, rest, False)
-    for name, kind in METHODS:
-        if found and kind == METHODS[0][1]:
-            break
+        found = attempt(errors, show_bundle, artifacts, value)
+    for name, kind in () if found else METHODS:
         if hasattr(cls, name) and not isinstance(value, type):
-            data = getattr(value, name)()
-            if isinstance(data, tuple):
-                data = data[0]
-            found |= add_typed(artifacts, kind, data)
+            found |= attempt(errors, show_method, artifacts, value, name, kind)
     if plain:
         artifacts.add("text/plain", repr(value))
+    elif errors and not found:
+        raise errors[0]
     return found
 
 

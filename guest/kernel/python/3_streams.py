@@ -89,7 +89,8 @@ class Streams:
                 _lseek(0, 0, SEEK_SET)  # where the next input begins
                 self.renew(0)
             elif current is None or self.is_closed(current) or \
-                    self.is_closed(self.objects[fd]):
+                    self.is_closed(self.objects[fd]) or \
+                    self.is_detached(current):
                 self.renew(fd)
 
     def restore(self, fd):
@@ -109,6 +110,18 @@ class Streams:
             return f.closed is True
         except Exception:
             return False
+
+    @staticmethod
+    def is_detached(f):
+        """Who detached it may have the rest in a new object: so one that is
+        there is left alone."""
+        try:
+            f.closed
+        except ValueError:
+            return True
+        except Exception:
+            pass
+        return False
 
     def renew(self, fd):
         mode = "w" if fd else "r"

@@ -1,6 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # Running the steps.
 
+def is_a(error, kind):
+    """isinstance() would ask the error's own __class__, which may raise."""
+    return issubclass(type(error), kind)
+
+
 class Kernel:
     def __init__(self):
         self.pid = _getpid()
@@ -246,7 +251,7 @@ class Kernel:
         if code is None:
             return 0
         if isinstance(code, int):
-            return code & 0xff
+            return int.__and__(code, 0xff)
         self.streams.complain("%s\n" % (code,))
         return 1
 
@@ -314,19 +319,19 @@ class Kernel:
         self.guarded(self.streams.flush)
         if error is None and value is not None:
             failed = self.users(self.show_last, value, display)[1]
-            if isinstance(failed, KeyboardInterrupt):
+            if is_a(failed, KeyboardInterrupt):
                 error = failed
         self.users(self.figures.capture)
         code = 0
         raised = interrupted = False
-        if isinstance(error, SystemExit):
+        if is_a(error, SystemExit):
             code = self.guarded(self.exit_code, error)[0]
             if code is None:
                 code = 1
         elif error is not None:
             code = 1
             raised = True
-            interrupted = isinstance(error, KeyboardInterrupt)
+            interrupted = is_a(error, KeyboardInterrupt)
             if self.guarded(self.report, error)[1] is not None:
                 self.guarded(self.streams.complain, "%s: cannot be shown\n" % (
                     type(error).__name__))
@@ -337,7 +342,7 @@ class Kernel:
         """A forked process that came to the end of the step's code ends as it
         would at the end of a program."""
         code = 0
-        if isinstance(error, SystemExit):
+        if is_a(error, SystemExit):
             code = self.guarded(self.exit_code, error)[0] or 0
         elif error is not None:
             code = 1
