@@ -238,6 +238,8 @@ void kernel_stays(
 	/* Who was to remove what had been written may have had no time for it. */
 	if (r->failure == ERR_INTERNAL)
 		workspaces_sweep_soon(&s->workspaces);
+	else if (r->failure == ERR_STORAGE_FULL)
+		workspaces_recount_if_full(s);
 	if (!k->ending)
 		k->worker->deadline_us = UINT64_MAX;
 	k->pinned_until_us =

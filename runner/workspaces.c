@@ -209,6 +209,21 @@ void workspaces_sweep_soon(struct workspaces *ws)
 		ws->sweep_us = clock_us() + SWEEP_AGAIN_US;
 }
 
+void workspaces_recount_if_full(struct server *s)
+{
+	struct workspaces *ws = &s->workspaces;
+	const uint64_t ceiling = (uint64_t)s->config->sessions_disk_max_gb
+				 << 30;
+	const struct workspace *w = NULL;
+
+	if (ws_ledger_total(&ws->table.ledger) <= ceiling)
+		return;
+	TAILQ_FOREACH (w, &ws->table.list, link) {
+		if (ws_account_doubtful(ws_account(&ws->table, w)))
+			workspaces_sweep_soon(ws);
+	}
+}
+
 static void op_ended(struct server *s, struct ws_child *x, bool done)
 {
 	struct workspaces *ws = &s->workspaces;
@@ -391,6 +406,7 @@ void workspaces_step_ends(struct server *s, struct turn *t)
 			ws_account_step_ends(
 			    ws_account(&s->workspaces.table, w));
 	}
+	workspaces_recount_if_full(s);
 	workspaces_turn_end(s, t);
 }
 

@@ -82,7 +82,7 @@ void workspaces_step_ends(struct server *s, struct turn *t);
 /* ---- ws_kernel.c: for kernels ------------------------------------------------ */
 
 /* Whether there may be one more. */
-int workspaces_room(const struct server *s, struct err *e);
+int workspaces_room(struct server *s, struct err *e);
 
 /* The directory of w, unless it is there. */
 int workspaces_make(struct server *s, const struct workspace *w, struct err *e);
@@ -124,6 +124,10 @@ struct workspace *workspaces_of(struct turn_thing *t);
 /* After SIGCHLD: whether the pid was one of ours. */
 bool workspaces_reaped(struct server *s, pid_t pid, int status);
 void workspaces_sweep_soon(struct workspaces *ws);
+
+/* When all together seem to be at the ceiling, what is not known is counted soon:
+ * a step may have deleted something. */
+void workspaces_recount_if_full(struct server *s);
 void workspaces_timeouts(struct server *s, uint64_t now_us);
 uint64_t workspaces_deadline_us(const struct server *s);
 

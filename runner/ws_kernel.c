@@ -22,11 +22,14 @@ static void point(
 		ws_ref(volume);
 }
 
-int workspaces_room(const struct server *s, struct err *e)
+int workspaces_room(struct server *s, struct err *e)
 {
 	const struct workspaces *ws = &s->workspaces;
+	int rc = ws_storage_room(s->config, &ws->root, &ws->table.ledger, e);
 
-	return ws_storage_room(s->config, &ws->root, &ws->table.ledger, e);
+	if (rc < 0)
+		workspaces_recount_if_full(s);
+	return rc;
 }
 
 int workspaces_make(struct server *s, const struct workspace *w, struct err *e)

@@ -51,6 +51,11 @@ bool ws_account_good(const struct ws_account *a)
 	return atomic_load(&a->counted) == atomic_load(&a->state);
 }
 
+bool ws_account_doubtful(const struct ws_account *a)
+{
+	return atomic_load(&a->state) % 2 == 0 && !ws_account_good(a);
+}
+
 void ws_account_set(
     struct ws_account *a, uint_fast32_t state, const struct ws_usage *usage)
 {
@@ -63,6 +68,15 @@ void ws_account_set(
 void ws_account_doubt(struct ws_account *a)
 {
 	(void)atomic_fetch_add(&a->state, 2);
+}
+
+void ws_account_take_off(struct ws_account *a, uint64_t bytes)
+{
+	uint_fast64_t now = atomic_load(&a->bytes);
+
+	while (!atomic_compare_exchange_weak(
+	    &a->bytes, &now, now > bytes ? now - bytes : 0))
+		;
 }
 
 void ws_account_step_begins(struct ws_account *a)

@@ -54,12 +54,19 @@ void ws_account_reset(struct ws_account *a);
 /* Whether bytes and files are right now. */
 bool ws_account_good(const struct ws_account *a);
 
+/* They are not, and no step runs, whose watch counts. */
+bool ws_account_doubtful(const struct ws_account *a);
+
 /* A count that was begun at that state. */
 void ws_account_set(
     struct ws_account *a, uint_fast32_t state, const struct ws_usage *usage);
 
 /* Something else has changed: count again. */
 void ws_account_doubt(struct ws_account *a);
+
+/* So much is gone; not more than there is, since what a program has written may
+ * not have been counted yet. */
+void ws_account_take_off(struct ws_account *a, uint64_t bytes);
 
 /* Between these a program writes there. */
 void ws_account_step_begins(struct ws_account *a);

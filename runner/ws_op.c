@@ -134,10 +134,48 @@ int ws_usage_now(struct ws_task *op, struct ws_usage *ret, struct err *e)
 	return rc;
 }
 
+/* Counts what is not known, unless somebody is just counting or putting a file
+ * in its place there: that is not to be overwritten. Whether it did. */
+static bool count_one(const struct ws_root *root, const struct ws_table *table,
+    const struct workspace *w)
+{
+	struct ws_account *a = ws_account(table, w);
+	struct ws_usage usage;
+	uint_fast32_t state;
+	struct err e;
+	cleanup_fd int fd = ws_open(root, w->kind, w->id, &e);
+
+	if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) != 0)
+		return false;
+	state = atomic_load(&a->state);
+	if (ws_account_good(a) || ws_count(fd, UINT64_MAX, &usage, &e) != 0)
+		return false;
+	ws_account_set(a, state, &usage);
+	return true;
+}
+
+static bool count_doubtful(const struct ws_order *o)
+{
+	const struct workspace *w = NULL;
+	bool some = false;
+
+	TAILQ_FOREACH (w, &o->table->list, link) {
+		if (ws_account_doubtful(ws_account(o->table, w)))
+			some |= count_one(o->root, o->table, w);
+	}
+	return some;
+}
+
+/* Where something was deleted since it was counted there may be room. */
 int ws_check_storage(const struct ws_task *op, struct err *e)
 {
-	return ws_storage_room(
-	    op->order->config, op->order->root, &op->order->table->ledger, e);
+	const struct ws_order *o = op->order;
+	const struct ws_ledger *ledger = &o->table->ledger;
+	int rc = ws_storage_room(o->config, o->root, ledger, e);
+
+	if (rc == 0 || !count_doubtful(o))
+		return rc;
+	return ws_storage_room(o->config, o->root, ledger, e);
 }
 
 int ws_storage_room(const struct config *c, const struct ws_root *root,
@@ -201,8 +239,12 @@ static int op_stat(struct ws_task *op, struct err *e)
 	struct ws_usage usage;
 	struct ws_info i;
 	struct stat st;
-	int rc = ws_usage_now(op, &usage, e);
+	int rc = ws_lock(op, e);
 
+	if (rc < 0)
+		return rc;
+	rc = ws_usage_now(op, &usage, e);
+	ws_unlock(op);
 	if (rc < 0)
 		return rc;
 	if (fstat(op->fd, &st) != 0)
@@ -400,21 +442,6 @@ enum ws_end ws_op_main(const struct ws_order *order)
 	return (enum ws_end)rc;
 }
 
-static void count_one(const struct ws_root *root, const struct ws_table *table,
-    const struct workspace *w)
-{
-	struct ws_account *a = ws_account(table, w);
-	uint_fast32_t state = atomic_load(&a->state);
-	struct ws_usage usage;
-	struct err e;
-	cleanup_fd int fd = ws_open(root, w->kind, w->id, &e);
-
-	if (fd < 0 || ws_account_good(a))
-		return;
-	if (ws_count(fd, UINT64_MAX, &usage, &e) == 0)
-		ws_account_set(a, state, &usage);
-}
-
 enum ws_end ws_sweep_main(
     const struct ws_root *root, const struct ws_table *table)
 {
@@ -432,7 +459,7 @@ enum ws_end ws_sweep_main(
 	if (rc < 0)
 		log_warn("sweeping the workspaces: %s", e.msg);
 	TAILQ_FOREACH (w, &table->list, link) {
-		count_one(root, table, w);
+		(void)count_one(root, table, w);
 	}
 	return rc < 0 ? WS_END_TRASH_LEFT : WS_END_DONE;
 }

@@ -196,8 +196,7 @@ static void add_up(
 	if (old == NULL)
 		(void)atomic_fetch_add(&a->files, 1);
 	else if (S_ISREG(old->st_mode) && old->st_nlink == 1)
-		(void)atomic_fetch_sub(
-		    &a->bytes, (uint64_t)old->st_blocks * 512);
+		ws_account_take_off(a, (uint64_t)old->st_blocks * 512);
 	else
 		ws_account_doubt(a);
 }

@@ -3,12 +3,14 @@
 directly, as isobox.fcgi does."""
 
 import contextlib
+import fcntl
 import io
 import os
 import pwd
 import random
 import re
 import secrets
+import select
 import shutil
 import signal
 import socket
@@ -211,6 +213,19 @@ class Files(Case):
         self.refused("too_large", self.ws.write, "y", data + b"1",
                      size=workspaces.UNKNOWN)
         self.assertEqual(self.ws.names(), [b"x"])
+
+    def test_nobody_counts_while_an_upload_is_put_in_place(self):
+        """Else the count, begun before, would be without it."""
+        top = os.open(service.path("workspaces", "sessions", self.ws.name),
+                      os.O_RDONLY | os.O_DIRECTORY)
+        self.addCleanup(os.close, top)
+        self.ws.write("new/x", b"x")  # a new folder calls for a new count
+        fcntl.flock(top, fcntl.LOCK_EX)
+        with self.ws.ask(workspaces.STAT) as c:
+            self.assertEqual(select.select([c.socket], [], [], 1)[0], [])
+            fcntl.flock(top, fcntl.LOCK_UN)
+            self.assertEqual(workspaces.Info(c.expect(workspaces.INFO)).files,
+                             3)
 
     def test_stat_counts_hard_links_once(self):
         self.ws.write("x", b"x" * MIB)
@@ -1018,11 +1033,7 @@ class Storage(unittest.TestCase):
         big = Workspace(path, "big").create()
         other = Workspace(path, "other").create()
         other.write("x", b"x")
-        with as_runner():
-            fd = os.open(s.path("workspaces", "sessions", "big", "f"),
-                         os.O_CREAT | os.O_WRONLY)
-            os.posix_fallocate(fd, 0, 1100 * MIB)
-            os.close(fd)
+        self.fill(s, "big")
         self.assertGreater(big.stat().used, 1100 * MIB)
         self.refused(other.write, "y", b"y")
         self.refused(Workspace(path, "third").create)
@@ -1033,15 +1044,17 @@ time.sleep(10)
 """)
         self.assertEqual(self.step(path, other, "print(1)"), (0, False))
         big.delete("f")
-        big.stat()
-        other.write("y", b"y")
         third = Workspace(path, "third").create()
+        # What a step deletes, too, though nobody looks there.
+        self.fill(s, "big")
+        big.write("new/x", b"")  # a new folder calls for a new count
+        self.assertGreater(big.stat().used, 1100 * MIB)
+        self.refused(other.write, "y", b"y")
+        self.assertEqual(self.step(
+            path, big, "import os; os.remove('f'); os._exit(0)"), (0, False))
+        wait_for("room", lambda: not self.is_full(other))
         # What is on the disk is counted anew at a start.
-        with as_runner():
-            fd = os.open(s.path("workspaces", "sessions", "big", "f"),
-                         os.O_CREAT | os.O_WRONLY)
-            os.posix_fallocate(fd, 0, 1100 * MIB)
-            os.close(fd)
+        self.fill(s, "big")
         s.runner.kill()
         s.runner.wait()
         s.start_runner()
@@ -1052,6 +1065,13 @@ time.sleep(10)
         big.remove()
         wait_for("room", lambda: not self.is_full(other))
 
+    def fill(self, s, name):
+        with as_runner():
+            fd = os.open(s.path("workspaces", "sessions", name, "f"),
+                         os.O_CREAT | os.O_WRONLY)
+            os.posix_fallocate(fd, 0, 1100 * MIB)
+            os.close(fd)
+
     def is_full(self, ws):
         try:
             ws.write("probe", b"")
@@ -1059,6 +1079,24 @@ time.sleep(10)
             return False
         except Refused as e:
             return e.kind == "storage_full"
+
+    def test_what_was_not_counted_is_not_taken_off(self):
+        """An upload takes the place of a file that a program has made since
+        the last count."""
+        s, path = self.serve(min_free_disk_gb=0)
+        ws = Workspace(path, "one").create()
+        with ws.ask(workspaces.WRITE, "x", 4) as c:
+            c.expect(workspaces.INFO)
+            os.write(c.fds[0], b"four")
+            with as_runner():
+                fd = os.open(s.path("workspaces", "sessions", "one", "x"),
+                             os.O_CREAT | os.O_WRONLY)
+                os.posix_fallocate(fd, 0, 30 * MIB)
+                os.close(fd)
+            c.send(workspaces.COMMIT, workspaces.u64(4))
+            c.expect(workspaces.INFO)
+            c.expect(workspaces.END)
+        Workspace(path, "two").create()
 
     def test_free_disk(self):
         _, path = self.serve(min_free_disk_gb=1048576)
