@@ -10,6 +10,8 @@
 
 /* A host with more than that is not followed, and has no egress. */
 #define ADDRESSES_MAX 1024u
+/* Each is told as a route, as an address, and perhaps with its broadcast's. */
+#define TOLD_MAX (4 * ADDRESSES_MAX)
 #define READ_TRIES 5u
 
 static bool means_host(unsigned type)
@@ -36,7 +38,7 @@ static int take_route(const struct nlmsghdr *nlh, void *data)
 	if (nl_find_u32(nlh, sizeof(*r), RTA_DST, &first))
 		first = ntohl(first);
 	host_bits = r->rtm_dst_len < 32 ? UINT32_MAX >> r->rtm_dst_len : 0;
-	if (h->addresses.count >= ADDRESSES_MAX)
+	if (h->addresses.count >= TOLD_MAX)
 		return -E2BIG;
 	if (h->canary == 0 && r->rtm_type == RTN_LOCAL && host_bits == 0 &&
 	    is_public_side(first))
@@ -54,7 +56,7 @@ static int take_address(const struct nlmsghdr *nlh, void *data)
 	if (nlh->nlmsg_type != RTM_NEWADDR || a->ifa_family != AF_INET ||
 	    !nl_find_u32(nlh, sizeof(*a), IFA_LOCAL, &address))
 		return 0;
-	if (h->addresses.count >= ADDRESSES_MAX)
+	if (h->addresses.count >= TOLD_MAX)
 		return -E2BIG;
 	return ipv4_set_add(&h->addresses, ntohl(address), ntohl(address));
 }
@@ -98,10 +100,10 @@ static int read_addresses(struct host *h, struct err *e)
 		if (rc == 0)
 			rc = dump_addresses(h);
 	}
-	if (rc < 0)
-		return err_sys(e, -rc, "the host's addresses");
 	ipv4_set_settle(&h->addresses);
-	return 0;
+	if (rc == 0 && h->addresses.count > ADDRESSES_MAX)
+		rc = -E2BIG;
+	return rc < 0 ? err_sys(e, -rc, "the host's addresses") : 0;
 }
 
 int host_open(struct host *h, struct err *e)

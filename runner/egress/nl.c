@@ -65,31 +65,52 @@ static int on_message(const struct nlmsghdr *nlh, void *data)
 	return c->error < 0 ? MNL_CB_ERROR : MNL_CB_OK;
 }
 
+/* Whether what was read ends the answer: a dump's end, an acknowledgement, or a
+ * refusal. */
+static bool has_end(const char *room, size_t len, uint32_t seq)
+{
+	const struct nlmsghdr *nlh = (const void *)room;
+	int left = (int)len;
+
+	for (; mnl_nlmsg_ok(nlh, left); nlh = mnl_nlmsg_next(nlh, &left))
+		if (nlh->nlmsg_seq == seq &&
+		    (nlh->nlmsg_type == NLMSG_DONE ||
+			nlh->nlmsg_type == NLMSG_ERROR))
+			return true;
+	return false;
+}
+
 int nl_request(struct nl *nl, struct nlmsghdr *nlh,
     int (*each)(const struct nlmsghdr *, void *), void *data)
 {
 	struct caller c = {each, data, 0};
 	char room[READ_SIZE];
-	int r = MNL_CB_OK;
+	int failed = 0;
 
 	nlh->nlmsg_seq = ++nl->seq;
 	if ((nlh->nlmsg_flags & NLM_F_DUMP) != NLM_F_DUMP)
 		nlh->nlmsg_flags |= NLM_F_ACK;
 	if (mnl_socket_sendto(nl->socket, nlh, nlh->nlmsg_len) < 0)
 		return -errno;
-	while (r == MNL_CB_OK) {
+	for (;;) {
 		ssize_t n = mnl_socket_recvfrom(nl->socket, room, sizeof(room));
+		int r = MNL_CB_ERROR;
 
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0)
 			return errno == EAGAIN ? -ETIMEDOUT : -errno;
-		r = mnl_cb_run(
-		    room, (size_t)n, nl->seq, nl->port, on_message, &c);
-		if (r == MNL_CB_ERROR)
-			return c.error < 0 ? c.error : -errno;
+		if (failed == 0) {
+			r = mnl_cb_run(
+			    room, (size_t)n, nl->seq, nl->port, on_message, &c);
+			if (r == MNL_CB_ERROR)
+				failed = c.error < 0 ? c.error : -errno;
+		}
+		/* The rest of an answer that failed half way would be taken
+		 * for the next one's, which the kernel refuses until then. */
+		if (r == MNL_CB_STOP || has_end(room, (size_t)n, nl->seq))
+			return failed;
 	}
-	return 0;
 }
 
 int nl_drain(

@@ -29,8 +29,8 @@ int nl_join(struct nl *nl, unsigned group, struct err *e);
 
 /*
  * Sends one request, with an acknowledgement asked for unless it is a dump, and
- * has `each` called for every answer; a negative answer of `each` ends it. 0 or
- * negative errno.
+ * has `each` called for every answer; after a negative answer of `each` the
+ * rest is passed over. 0 or negative errno.
  */
 int nl_request(struct nl *nl, struct nlmsghdr *nlh,
     int (*each)(const struct nlmsghdr *, void *), void *data);
