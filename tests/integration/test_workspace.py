@@ -393,14 +393,14 @@ os.remove("busy")
 
     def test_who_waits_too_long_is_refused(self):
         first = step(self.ws, "import time\nprint(1, flush=True)\n"
-                              "time.sleep(3)")
+                              "time.sleep(6)")
         first.until(workspaces.STDOUT)
         begun = time.monotonic()
         second = step(self.ws, "print(2)",
                       limits=workspaces.LIMITS[:4] + (500,))
         e = self.refused("session_busy", second.finish)
         self.assertGreaterEqual(e.retry_after, 1)
-        self.assertLess(time.monotonic() - begun, 2.5)
+        self.assertLess(time.monotonic() - begun, 5)
         # Another session does not wait.
         other = session()
         self.assertEqual(run(other, "print(3)"), "3\n")
@@ -425,7 +425,7 @@ os.remove("busy")
         waiting = step(self.ws, "print(2)")
         begun = time.monotonic()
         self.ws.remove()
-        self.assertLess(time.monotonic() - begun, 2)
+        self.assertLess(time.monotonic() - begun, 8)
         self.refused("session_not_found", running.finish)
         self.refused("session_not_found", waiting.finish)
         self.refused("session_not_found", self.ws.stat)
