@@ -72,11 +72,12 @@ struct worker {
 	TAILQ_ENTRY(worker) link;
 	enum worker_kind kind;
 	bool holds_slot;
-	pid_t pid;
+	pid_t pid; /* 0: a janitor that comes at its deadline */
 	uint64_t deadline_us; /* then it is killed; UINT64_MAX: it was */
 	struct leaf *leaf;
 	struct seat seat; /* in the pool */
 	uint64_t memory_bytes; /* that the leaf may take; 0 without a run */
+	bool offline; /* waits without the network that it was to have */
 	struct run_report report;
 	bool has_report;
 	uint64_t report_us; /* when it came */

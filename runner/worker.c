@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -25,6 +26,9 @@
 
 #define JANITOR_MS 20000u
 #define JANITOR_MAX_US (2u * JANITOR_MS * 1000u)
+
+/* After one that was killed, or could not do it: then there is another. */
+#define JANITOR_AGAIN_US 1000000u
 
 /* That a supervisor may have sent since we looked: it waits, a step has ended, it
  * has ended. */
@@ -125,7 +129,8 @@ static void worker_free(struct server *s, struct worker *w)
 		s->kernels.used--;
 	if (w->spare[0] != '\0')
 		workspaces_drop_spare(s, w->spare);
-	leaf_free(w->leaf);
+	if (w->leaf != NULL)
+		leaf_free(w->leaf);
 	free(w);
 }
 
@@ -325,17 +330,29 @@ static void become_janitor(struct server *s, struct worker *w)
 		}
 		_exit(0);
 	}
-	if (pid < 0) {
+	if (pid < 0)
+		log_error("cannot fork a janitor: %s", strerror(errno));
+	w->kind = WORKER_JANITOR;
+	w->pid = pid > 0 ? pid : 0;
+	w->deadline_us =
+	    clock_us() + (pid > 0 ? JANITOR_MAX_US : JANITOR_AGAIN_US);
+}
+
+/* The janitor w ended, and its leaf is still there. Another one comes for that,
+ * but nobody else waits any longer. */
+static void leave_leaf(struct server *s, struct worker *w)
+{
+	struct worker *next = worker_new(WORKER_JANITOR, w->leaf);
+
+	if (next == NULL) {
 		/* The next start sweeps it. */
-		log_error("cannot fork a janitor: leaf left behind");
-		if (w->holds_slot)
-			admit_release(&s->admit);
-		worker_free(s, w);
+		log_error("no memory for a janitor: leaf left behind");
 		return;
 	}
-	w->kind = WORKER_JANITOR;
-	w->pid = pid;
-	w->deadline_us = clock_us() + JANITOR_MAX_US;
+	next->memory_bytes = w->memory_bytes;
+	next->deadline_us = clock_us() + JANITOR_AGAIN_US;
+	w->leaf = NULL;
+	TAILQ_INSERT_TAIL(&s->workers, next, link);
 }
 
 /* One that was booted ahead has told of its boot before its end. */
@@ -444,6 +461,9 @@ static void worker_ended(struct server *s, struct worker *w, int status)
 		become_janitor(s, w);
 		return;
 	}
+	/* While draining, what is left is swept at the end. */
+	if (!clean && !s->draining)
+		leave_leaf(s, w);
 	if (w->holds_slot)
 		admit_release(&s->admit);
 	worker_free(s, w);
@@ -482,6 +502,10 @@ void worker_timeouts(struct server *s, uint64_t now_us)
 	TAILQ_FOREACH (w, &s->workers, link) {
 		if (now_us < w->deadline_us)
 			continue;
+		if (w->pid == 0) {
+			become_janitor(s, w);
+			continue;
+		}
 		log_error("child %d is late with its end; killing it", w->pid);
 		(void)kill(w->pid, SIGKILL);
 		w->deadline_us = UINT64_MAX;

@@ -15,7 +15,8 @@ import unittest
 
 import cgroups
 from client import Broken
-from harness import Service, command_line, end, signal_each, wait_for
+from harness import (Service, command_line, descendants, end, signal_each,
+                     wait_for)
 
 KILLS = int(os.environ.get("ISOBOX_KILLS", "50"))
 SEED = int(os.environ.get("ISOBOX_KILL_SEED", time.time_ns() % 1000000))
@@ -222,6 +223,40 @@ class TestKill(unittest.TestCase):
                          (503, "sandbox_failed"), r)
         self.assertTrue(r.header("x-request-id"))
         self.assert_nothing_old()
+
+    def test_janitor_killed(self):
+        """Who cleans up after a supervisor may be killed, too."""
+        other = Service("caddy", warm=False)
+        try:
+            other.start()
+            self.kill_janitor(other)
+        finally:
+            other.stop()
+
+    def kill_janitor(self, other):
+        def children():
+            return {p for p in descendants(other.runner.pid)
+                    if cgroups.parent(p) == other.runner.pid
+                    and cgroups.alive(p)}
+        run = threading.Thread(target=other.client().execute, args=(
+            "python-slim", "import time\ntime.sleep(15)"))
+        run.start()
+        wait_for("a sandbox", lambda: len(other.subtree.pids()) > 4, 10)
+        supervisor, = children()
+        # What is somebody else's in a leaf keeps the janitor there.
+        extra = [os.path.join(leaf, "x") for leaf in other.subtree.leaves()]
+        for path in extra:
+            os.mkdir(path)
+        os.kill(supervisor, signal.SIGKILL)
+        run.join()
+        janitor, = wait_for("a janitor, and nobody else", lambda: (
+            len(children() - {supervisor}) == 1 and children()))
+        os.kill(janitor, signal.SIGKILL)
+        wait_for("a free slot", lambda: other.client().metrics()[
+            "isobox_runner_running"] == 0)
+        for path in extra:
+            os.rmdir(path)
+        wait_for("the end of the leaf", lambda: not other.subtree.leaves())
 
     def test_terminate_drains(self):
         """SIGTERM: what runs is finished, then both end with 0."""
