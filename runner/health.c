@@ -17,6 +17,10 @@
 
 /* While egress is down, another reason for it is logged so often. */
 #define EGRESS_LOG_US 60000000u
+
+/* And so often a sandbox is tried, for nobody else may come to see that it is up
+ * again: a host that got its address late, a service that is idle. */
+#define EGRESS_RETRY_US 30000000u
 #define CAP_EVERY_US 1000000u
 
 static const struct runtime *first_available(const struct registry *r)
@@ -67,13 +71,20 @@ static void set_bad(struct server *s, const char *why)
 	s->next_probe_us = clock_us() + PROBE_RETRY_US;
 }
 
+uint64_t health_due_us(const struct server *s)
+{
+	return s->egress_probe_us < s->next_probe_us ? s->egress_probe_us
+						     : s->next_probe_us;
+}
+
 void health_probe_due(struct server *s, uint64_t now_us)
 {
 	const struct runtime *rt;
 	struct err e;
 
-	if (s->probing || s->draining || now_us < s->next_probe_us)
+	if (s->probing || s->draining || now_us < health_due_us(s))
 		return;
+	s->egress_probe_us = UINT64_MAX;
 	rt = first_available(s->registry);
 	/* Without a cap not even a probe is held. */
 	if (rt == NULL || health_check_cap(s, &e) < 0) {
@@ -121,6 +132,9 @@ void health_note_network(
 		if (st->egress != STATUS_EGRESS_UP)
 			log_info("egress: filtered and verified");
 		st->egress = STATUS_EGRESS_UP;
+		s->egress_probe_us = UINT64_MAX;
+		pool_drop_offline(s);
+		kernels_drop_offline(s);
 		return;
 	}
 	if (r->network != RUN_NETWORK_DOWN)
@@ -134,6 +148,8 @@ void health_note_network(
 		s->egress_log_us = now_us + EGRESS_LOG_US;
 	}
 	st->egress = STATUS_EGRESS_DOWN;
+	if (s->egress_probe_us == UINT64_MAX)
+		s->egress_probe_us = now_us + EGRESS_RETRY_US;
 	(void)snprintf(
 	    st->egress_reason, sizeof st->egress_reason, "%s", r->network_why);
 }

@@ -83,6 +83,15 @@ void kernels_drop_waiting(struct server *s)
 	s->kernels.retry_us = 0;
 }
 
+void kernels_drop_offline(struct server *s)
+{
+	struct worker *w = NULL;
+
+	TAILQ_FOREACH (w, &s->workers, link)
+		if (is_spare(w) && w->offline)
+			drop_spare(w);
+}
+
 void kernels_waiting_lost(
     struct server *s, struct worker *w, const struct run_report *r)
 {

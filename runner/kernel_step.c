@@ -161,6 +161,8 @@ static void kernel_ready(
 		s->kernels.spare_bytes = w->seat.bytes;
 		w->seat.waits = !w->kernel_dropped;
 		w->seat.since_us = clock_us();
+		w->offline =
+		    w->spare_kind.network && r->network != RUN_NETWORK_UP;
 		return;
 	}
 	kernels_resident(s, k, r);

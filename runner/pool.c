@@ -127,6 +127,16 @@ static void drop_old(struct server *s, uint64_t now_us)
 	}
 }
 
+void pool_drop_offline(struct server *s)
+{
+	struct worker *w = NULL;
+
+	TAILQ_FOREACH (w, &s->workers, link)
+		if (w->kind == WORKER_AHEAD && w->offline)
+			pool_drop(s, w);
+	pool_poke(s, 0);
+}
+
 /* ---- images ------------------------------------------------------------- */
 
 static struct image_stamp look_at_image(
@@ -283,6 +293,7 @@ void pool_ready(struct server *s, struct worker *w, const struct run_report *r)
 	seat->entry->boot_us = r->boot_us;
 	seat->waits = true;
 	seat->since_us = clock_us();
+	w->offline = seat->entry->kind.network && r->network != RUN_NETWORK_UP;
 	if (r->memory_bytes > 0)
 		seat->bytes = (uint64_t)r->memory_bytes;
 	else

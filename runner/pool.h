@@ -80,6 +80,9 @@ void pool_forget(struct server *s, const struct workspace *w);
  * errno: w is just dying. */
 int pool_hand_over(struct worker *w, const struct client *c, uint64_t queue_us);
 
+/* There is a network again: gives up all that wait without theirs. */
+void pool_drop_offline(struct server *s);
+
 /* The worker's supervisor says that it waits now. */
 void pool_ready(struct server *s, struct worker *w, const struct run_report *r);
 

@@ -288,7 +288,7 @@ static int wait_ms(const struct server *s)
 	if (!s->draining)
 		due = min_us(due, pool_due_us(s));
 	if (!s->probing && !s->draining)
-		due = min_us(due, s->next_probe_us);
+		due = min_us(due, health_due_us(s));
 	if (s->draining)
 		due = min_us(due, s->drain_deadline_us);
 	if (due == UINT64_MAX)
@@ -379,7 +379,8 @@ int server_run(const struct config *config, const struct egress_policy *policy,
 	    .subtree_lock_fd = -1,
 	    .epoll_fd = -1,
 	    .begun_us = clock_us(),
-	    .accept_again_us = UINT64_MAX};
+	    .accept_again_us = UINT64_MAX,
+	    .egress_probe_us = UINT64_MAX};
 	int rc;
 
 	if (s.egress != NULL)

@@ -129,6 +129,7 @@ struct server {
 	uint64_t egress_log_us; /* from then on, see health_note_network() */
 	bool probing;
 	uint64_t next_probe_us; /* UINT64_MAX: none due */
+	uint64_t egress_probe_us; /* likewise, for the network's sake */
 	uint64_t accept_again_us; /* after EMFILE; UINT64_MAX: accepting */
 	bool draining;
 	bool abandoned; /* supervisors were told to end */
@@ -194,6 +195,7 @@ int health_check(struct server *s, struct err *e);
 /* Whether the subtree is memory-capped; s->cap_bytes. */
 int health_check_cap(struct server *s, struct err *e);
 void health_probe_due(struct server *s, uint64_t now_us);
+uint64_t health_due_us(const struct server *s);
 void health_probe_result(struct server *s, const struct run_report *r);
 /* A run failed by our or the host's fault: look again soon. */
 void health_doubt(struct server *s);

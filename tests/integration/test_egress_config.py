@@ -7,7 +7,7 @@ import unittest
 
 import targets
 import world
-from harness import Service
+from harness import Service, wait_for
 
 WARNING = ("network requested but currently unavailable (egress firewall not "
            "verified); ran with network OFF")
@@ -110,6 +110,52 @@ class TestNotAvailable(unittest.TestCase):
         finally:
             wrong.runner = None
             wrong.stop()
+
+
+class TestLate(unittest.TestCase):
+    """A host that gets its address only when the service is there already."""
+
+    ADDRESSES = (("eth0", world.HOST_PUBLIC), ("eth0", world.HOST_SECOND),
+                 ("vpn0", world.HOST_VPN))
+
+    def add_addresses(self):
+        for link, address in self.ADDRESSES:
+            world.ip("addr", "replace", address + "/24", "dev", link,
+                     ns=place.host)
+        world.ip("route", "replace", "default", "via", world.GATEWAY,
+                 ns=place.host)
+
+    def setUp(self):
+        self.addCleanup(self.add_addresses)
+        for link in ("eth0", "vpn0"):
+            world.ip("-4", "addr", "flush", "dev", link, ns=place.host)
+        self.service = Service("caddy", world=place, warm_max=3, kernel_warm=1,
+                               kernel_slots=1, min_free_disk_gb=1)
+        self.addCleanup(self.service.stop)
+        self.service.start()
+        self.http = self.service.client()
+
+    def has_network(self):
+        return self.http.run("python-slim", "pass")["network"]
+
+    def metric(self, name):
+        return self.http.metrics()["isobox_" + name]
+
+    def test_what_waits_is_not_without_a_network_for_long(self):
+        self.assertFalse(self.has_network())
+        self.service.wait_pool(1)
+        wait_for("a kernel that waits",
+                 lambda: self.metric("kernels_waiting") == 1, 60)
+        self.add_addresses()
+        wait_for("egress", lambda: self.metric("egress_up") == 1, 90, 0.2)
+        for _ in range(4):
+            self.assertTrue(self.has_network())
+        made = self.http.post("/v1/sessions", {"runtime": "python",
+                                               "type": "kernel"}).json()
+        step = self.http.post("/v1/sessions/%s/exec" % made["id"],
+                              {"code": "pass"},
+                              [("X-Session-Token", made["token"])]).json()
+        self.assertTrue(step["run"]["network"], step)
 
 
 class TestOperator(unittest.TestCase):
