@@ -108,10 +108,16 @@ void health_probe_result(struct server *s, const struct run_report *r)
 			log_info("ready: a sandbox boots in %llu ms",
 			    (unsigned long long)r->boot_us / 1000);
 		s->health = HEALTH_GOOD;
+		s->health_failures = 0;
 		pool_poke(s, 0);
 		return;
 	}
-	set_bad(s, r != NULL ? r->why : "the probe was killed");
+	/* One may just have been killed, or met the want of memory that the run
+	 * before it met: where sandboxes did boot, two must fail. */
+	if (s->health == HEALTH_GOOD && s->health_failures++ == 0)
+		health_doubt(s);
+	else
+		set_bad(s, r != NULL ? r->why : "the probe was killed");
 }
 
 void health_doubt(struct server *s)

@@ -127,6 +127,7 @@ struct server {
 	enum health health;
 	char health_reason[sizeof(((struct err *)0)->msg)];
 	uint64_t egress_log_us; /* from then on, see health_note_network() */
+	unsigned health_failures; /* probes in a row, while it is good */
 	bool probing;
 	uint64_t next_probe_us; /* UINT64_MAX: none due */
 	uint64_t egress_probe_us; /* likewise, for the network's sake */

@@ -10,10 +10,13 @@ import signal
 import socket
 import struct
 import subprocess
+import threading
 import time
 import unittest
 
-from harness import FRONT_USER, RUNNER_USER, WEB_USER, Service, wait_for
+import cgroups
+from harness import (FRONT_USER, RUNNER_USER, WEB_USER, Service, descendants,
+                     signal_each, wait_for)
 
 RUN, STATUS = 1, 2
 STATUS_REPLY, STARTED, STDOUT, DONE, FAIL = 16, 17, 18, 20, 21
@@ -282,6 +285,44 @@ class TestReady(unittest.TestCase):
         one.wait_ready()
         self.assertEqual(one.client().run("python-slim", "print(1)")
                          ["stdout"], "1\n")
+
+    def test_a_probe_that_was_killed_tells_nothing(self):
+        """After a run that failed the runner tries whether sandboxes boot."""
+        one = self.start(warm=False)
+        one.wait_ready()
+        # It lives for a moment only: it may be missed.
+        wait_for("a killed probe", lambda: self.kill_probe(one), 90)
+        self.assertEqual(one.client().run("python-slim", "print(1)")
+                         ["stdout"], "1\n")
+
+    def kill_probe(self, one):
+        def children():
+            return {p for p in descendants(one.runner.pid)
+                    if cgroups.parent(p) == one.runner.pid
+                    and cgroups.alive(p)}
+        wait_for("no probe", lambda: not children())
+        run = threading.Thread(target=one.client().execute, args=(
+            "python-slim", "import time\ntime.sleep(15)"))
+        run.start()
+        known = wait_for("a supervisor", children)
+        sandbox = wait_for("a sandbox", lambda: descendants(
+            one.runner.pid) - known)
+        signal_each(sandbox, signal.SIGKILL)
+        run.join()
+        until = time.monotonic() + 1
+        while time.monotonic() < until:
+            for pid in children() - known:
+                signal_each([pid], signal.SIGKILL)
+                return self.was_killed(one, pid)
+        return False
+
+    def was_killed(self, one, pid):
+        """Whether it had not just ended by itself."""
+        wait_for("its end", lambda: not os.path.exists("/proc/%d" % pid))
+        # The runner has written what it does before it answers this.
+        one.client().get("/readyz")
+        with open(one.path("log", "runner.log")) as f:
+            return "supervisor %d ended with status 0x9" % pid in f.read()
 
     def test_image_that_was_changed_is_refused(self):
         """A digest that differs from images.lock: the runtime is not listed,
