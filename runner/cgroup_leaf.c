@@ -73,9 +73,12 @@ static int make_dirs(struct leaf *l, struct err *e)
 			return err_sys(e, errno, "cannot make cgroup %s/%s",
 			    l->cg->path, l->name);
 		l->dir[i] = cgroup_open_dir(l->cg->dir[i], l->name);
-		if (l->dir[i] < 0)
+		if (l->dir[i] < 0) {
+			/* Nobody else finds what has no descriptor here. */
+			(void)unlinkat(l->cg->dir[i], l->name, AT_REMOVEDIR);
 			return err_sys(e, -l->dir[i],
 			    "cannot open cgroup %s/%s", l->cg->path, l->name);
+		}
 	}
 	return 0;
 }

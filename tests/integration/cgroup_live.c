@@ -24,6 +24,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/sysinfo.h>
@@ -255,6 +256,33 @@ static void name_taken(void **state)
 	assert_int_equal(waitpid(pid, NULL, WNOHANG), 0);
 	must(leaf_destroy(l, END_MS, &e));
 	assert_int_equal(WTERMSIG(status_of(pid)), SIGKILL);
+}
+
+/* Of a leaf that cannot be made for want of descriptors nothing is left. */
+static void without_descriptors(void **state)
+{
+	struct live *t = *state;
+	const int next = dup(STDIN_FILENO);
+	unsigned failures = 0;
+	struct rlimit old, few;
+
+	assert_true(next >= 0 && close(next) == 0);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
+	for (unsigned room = 0; room < 2 * CGROUP_CTL_COUNT; room++) {
+		struct leaf *l = NULL;
+		int rc;
+
+		few = (struct rlimit){(rlim_t)next + room, old.rlim_max};
+		assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+		rc = leaf_create(t->cg, "few", &l, &e);
+		assert_int_equal(setrlimit(RLIMIT_NOFILE, &old), 0);
+		if (rc < 0)
+			failures++;
+		else
+			must(leaf_destroy(l, END_MS, &e));
+		assert_int_equal(cgroup_sweep(t->cg, &e), 0);
+	}
+	assert_true(failures > 0);
 }
 
 static void oom_is_noticed(void **state)
@@ -538,6 +566,7 @@ int main(int argc, char **argv)
 	    LIVE(own_cap_is_none),
 	    LIVE(limits_are_written),
 	    LIVE(name_taken),
+	    LIVE(without_descriptors),
 	    LIVE(oom_is_noticed),
 	    LIVE(oom_is_not_the_neighbours),
 	    LIVE(oom_from_above_is_told_apart),
