@@ -242,6 +242,10 @@ static void send_interrupt(struct kernel *k)
 /* node has moments in which a signal is lost, so it gets some more. */
 static void interrupt(struct kernel *k)
 {
+	if (k->ready && k->link.expects_ready) {
+		send_interrupt(k); /* of what holds it up after a restore */
+		return;
+	}
 	k->interrupt = k->link.stepping && !k->link.started;
 	if (!k->link.stepping || k->interrupt)
 		return;
@@ -261,9 +265,11 @@ static int take_restored(struct kernel *k, struct err *e)
 		return err_set(e, ERR_INTERNAL, EPROTO,
 		    "a restore before the kernel waits");
 	rc = set_input(k, &k->code.reseed, e);
-	if (rc == 0)
-		klink_restored(&k->link);
-	return rc;
+	if (rc < 0)
+		return rc;
+	klink_restored(&k->link);
+	proto_put_frame(&k->control->out, PROTO_GUEST_READY, NULL, 0);
+	return 0;
 }
 
 static int take_order(struct kernel *k, enum proto_type type,

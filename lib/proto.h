@@ -63,7 +63,8 @@ enum proto_type {
 	PROTO_GUEST_RESTORED = 43, /* empty: after a restore of the sandbox */
 
 	/* init -> supervisor */
-	PROTO_GUEST_READY = 48, /* empty: booted, waits for a job */
+	PROTO_GUEST_READY = 48, /* empty: booted, waits for a job; or
+				 * answers RESTORED, for itself alone */
 	PROTO_GUEST_STARTED = 49, /* empty: first exec done or about to be */
 	PROTO_GUEST_STDOUT = 50, /* raw bytes */
 	PROTO_GUEST_STDERR = 51,

@@ -219,8 +219,27 @@ void kernel_client_gone(struct run *r)
 	interrupt(r);
 }
 
+/* The sandbox is back, but what the kernel does beside steps, and did when it was
+ * saved, keeps it from its link. It would do so each time. */
+static void held_up(struct run *r)
+{
+	if (!r->kernel.interrupted) {
+		r->deadline_us = clock_us() + YIELD_US;
+		interrupt(r);
+		return;
+	}
+	r->kernel.unrestorable = true;
+	run_end(r, RUN_END_TIMEOUT,
+	    "what it does in the background keeps it busy, and went on after "
+	    "it was interrupted");
+}
+
 void kernel_deadline(struct run *r)
 {
+	if (r->phase == PHASE_START) {
+		held_up(r);
+		return;
+	}
 	if (r->phase == PHASE_IDLE) {
 		r->deadline_us = UINT64_MAX;
 		set_low(r, true);
@@ -385,6 +404,9 @@ bool kernel_frame(
 
 	if (type == PROTO_GUEST_KERNEL_READY && r->phase == PHASE_START)
 		kernel_ready(r);
+	else if (type == PROTO_GUEST_READY && r->phase == PHASE_START &&
+		 r->kernel.restored && !r->kernel.back)
+		r->kernel.back = true;
 	else if (type == PROTO_GUEST_STDOUT && running)
 		guest_forward(r, STREAM_OUT, payload, len);
 	else if (type == PROTO_GUEST_STDERR && running)

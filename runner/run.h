@@ -54,6 +54,7 @@ struct kernel_run {
 	bool left; /* its client is gone */
 	char id[LIMIT_ID + 1]; /* of its session */
 	bool restored; /* its checkpoint is still there */
+	bool back; /* init is, and waits for the kernel's word */
 	bool unrestorable;
 	bool guest_ended; /* by itself: nobody ended it before */
 	bool saved; /* it is on disk: that is its end */

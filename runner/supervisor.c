@@ -192,7 +192,8 @@ static void deadline_passed(struct run *r)
 {
 	if (run_check_oom(r))
 		return;
-	if (r->kernel.on && (r->phase == PHASE_IDLE || r->phase >= PHASE_RUN))
+	if (r->kernel.on &&
+	    (r->phase == PHASE_IDLE || r->phase >= PHASE_RUN || r->kernel.back))
 		kernel_deadline(r);
 	else if (r->phase == PHASE_RUN)
 		run_end(r, RUN_END_TIMEOUT, "");

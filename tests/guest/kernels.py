@@ -82,6 +82,7 @@ class Kernel(sandbox.Sandbox):
 
     def restored(self):
         self.send(isoproto.frame(isoproto.GUEST_RESTORED))
+        self.expect(isoproto.GUEST_READY)
         self.expect(isoproto.GUEST_KERNEL_READY)
 
     def runsc(self, bundle):

@@ -34,7 +34,7 @@ class Case(unittest.TestCase):
         cls.service.write_config()
         cls.service.start_runner()
         wait_for("ready runner", lambda: workspaces.ready(cls.socket), 60)
-        cls.version = livekernel.versions(cls.service)["python-slim"]
+        cls.versions = livekernel.versions(cls.service)
 
     @classmethod
     def prepare(cls):
@@ -42,8 +42,8 @@ class Case(unittest.TestCase):
         shutil.copy(cls.service.settings["runsc"], cls.runsc)
         cls.service.settings["runsc"] = cls.runsc
 
-    def kernel(self, **more):
-        k = Kernel(self.socket, "python-slim", self.version, create=False,
+    def kernel(self, runtime="python-slim", **more):
+        k = Kernel(self.socket, runtime, self.versions[runtime], create=False,
                    **more)
         self.addCleanup(k.remove)
         wait_for("a kernel", lambda: self.was_made(k), 30, .2)
@@ -69,18 +69,26 @@ class Case(unittest.TestCase):
         self.assertEqual(k.stat().state, "hibernated")
         return k
 
-    def fails(self, k, why, kind="sandbox_failed"):
+    def refused(self, k, kind):
         with self.assertRaises(Refused) as caught:
             k.step("print(x)")
         e = caught.exception
         self.assertEqual(e.kind, kind, e.detail)
+        return e
+
+    def fails(self, k, why, kind="sandbox_failed"):
+        e = self.refused(k, kind)
         self.assertIn(why, e.detail)
         return e
 
     def fails_for_now(self, k, why):
-        """More often than once, and is none the worse."""
-        for _ in range(3):
-            self.assertGreater(self.fails(k, why).retry_after, 0)
+        """More often than once, and is none the worse. After the first time the
+        runner looks whether anything can be started, and may know it by now."""
+        for n in range(3):
+            e = self.refused(k, "sandbox_failed")
+            if n == 0 or "no sandbox could be started" not in e.detail:
+                self.assertIn(why, e.detail)
+                self.assertGreater(e.retry_after, 0)
             self.assertEqual(k.stat().state, "hibernated")
 
 
@@ -147,6 +155,48 @@ class Host(Case):
         wait_for("ready runner", lambda: workspaces.ready(self.socket), 60)
         self.fails(k, "could not be restored", "kernel_dead")
         self.assertEqual(k.stat().state, "dead")
+
+
+class Busy(Case):
+    """What the user's code does beside steps holds a kernel up, when it is saved
+    and whenever it is fetched."""
+
+    def at_work(self, runtime, code):
+        k = self.kernel(runtime)
+        self.good(k, code)
+        k.workspace.write("go", b"")
+        wait_for("its work", lambda: b"busy" in k.workspace.names(), 30)
+        self.kernel().remove()
+        self.assertEqual(k.stat().state, "hibernated")
+        return k
+
+    def test_python_is_interrupted(self):
+        k = self.at_work("python-slim", """
+import asyncio, os, time
+async def work():
+    while not os.path.exists("go"):
+        await asyncio.sleep(0.05)
+    open("busy", "w").close()
+    time.sleep(3600)
+x = 5
+task = asyncio.create_task(work())
+await asyncio.sleep(0)
+""")
+        self.good(k, "print(x, type(task.exception()).__name__)",
+                  "5 KeyboardInterrupt\n")
+
+    def test_node_cannot_be(self):
+        k = self.at_work("javascript", """
+const fs = require("fs");
+setInterval(() => {
+    if (fs.existsSync("go")) {
+        fs.writeFileSync("busy", "");
+        for (;;);
+    }
+}, 50); 0
+""")
+        for _ in range(2):
+            self.fails(k, "busy", "kernel_dead")
 
 
 class Egress(Case):
