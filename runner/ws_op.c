@@ -92,12 +92,24 @@ static void send_failure(const struct ws_task *op, const struct err *why)
 	(void)ws_send(op, &frame, &ignored);
 }
 
-struct ws_info ws_info_of(const struct stat *st)
+/* A program may set any time: what is too far away (the years from 2262 on) is as
+ * far as can be said. */
+static int64_t to_ns(const struct timespec *t)
 {
 	const int64_t ns = 1000000000;
+
+	if (t->tv_sec >= INT64_MAX / ns)
+		return INT64_MAX;
+	if (t->tv_sec <= INT64_MIN / ns)
+		return INT64_MIN;
+	return t->tv_sec * ns + t->tv_nsec;
+}
+
+struct ws_info ws_info_of(const struct stat *st)
+{
 	struct ws_info i = {.dir = S_ISDIR(st->st_mode),
-	    .mtime_ns = st->st_mtim.tv_sec * ns + st->st_mtim.tv_nsec,
-	    .ctime_ns = st->st_ctim.tv_sec * ns + st->st_ctim.tv_nsec,
+	    .mtime_ns = to_ns(&st->st_mtim),
+	    .ctime_ns = to_ns(&st->st_ctim),
 	    .inode = st->st_ino};
 
 	if (S_ISREG(st->st_mode))

@@ -130,6 +130,11 @@ class Files(Case):
         self.assertEqual((seen.inode, seen.mtime_ns, seen.ctime_ns),
                          (second.inode, second.mtime_ns, second.ctime_ns))
 
+    def test_any_year(self):
+        run(self.ws, "import os\nopen('x', 'w').close()\n"
+            "os.utime('x', (10 ** 10, 10 ** 10))")
+        self.assertEqual([e[3] for e in self.ws.list()], [2 ** 63 - 1])
+
     def test_names_of_any_bytes(self):
         for name in (b"\xff\xfe", b"a\nb", b"%2e%2e", b"..%2f", b"con\x01",
                      "\u00e9\U0001f600".encode(), b"...", b"..a", b" ",
