@@ -220,7 +220,7 @@ void kernel_client_gone(struct run *r)
 }
 
 /* The sandbox is back, but what the kernel does beside steps, and did when it was
- * saved, keeps it from its link. It would do so each time. */
+ * saved, keeps it from its link. */
 static void held_up(struct run *r)
 {
 	if (!r->kernel.interrupted) {
@@ -228,7 +228,6 @@ static void held_up(struct run *r)
 		interrupt(r);
 		return;
 	}
-	r->kernel.unrestorable = true;
 	run_end(r, RUN_END_TIMEOUT,
 	    "what it does in the background keeps it busy, and went on after "
 	    "it was interrupted");

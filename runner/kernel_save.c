@@ -84,6 +84,17 @@ static bool says_host(const struct buf *log)
 	return false;
 }
 
+bool kernel_is_unrestorable(const struct run *r)
+{
+	/* Back, and ended before it could say so: by its own code, which would
+	 * do the same each time. */
+	const bool at_once = r->kernel.back && r->phase == PHASE_START &&
+			     (r->end == RUN_END_EXIT || r->end == RUN_END_OOM ||
+				 r->end == RUN_END_TIMEOUT);
+
+	return r->kernel.unrestorable || at_once;
+}
+
 bool kernel_was_refused(const struct run *r)
 {
 	return r->kernel.on && r->order->kernel->restore &&

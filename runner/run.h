@@ -229,6 +229,8 @@ void kernel_save_cancel(struct run *r);
 void kernel_had_no_network(struct run *r, const struct sandbox_spec *spec);
 /* Of one that is restored and cannot have its network: it must not be without. */
 int kernel_needs_network(const struct run *r, struct err *e);
+/* Whether there is no use in another try. */
+bool kernel_is_unrestorable(const struct run *r);
 /* Whether it was not taken as it is, by runsc or by init, and not for a reason that
  * will go. */
 bool kernel_was_refused(const struct run *r);

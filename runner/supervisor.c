@@ -601,7 +601,7 @@ void run_report(const struct run *r, enum kernel_word word)
 	    .kernel = word,
 	    .timed_out = r->kernel.timed_out,
 	    .failure = r->kernel.failure,
-	    .unrestorable = r->kernel.unrestorable,
+	    .unrestorable = kernel_is_unrestorable(r),
 	    .refused = kernel_was_refused(r),
 	    .online = r->online,
 	    .saved_bytes = r->kernel.saved_bytes,

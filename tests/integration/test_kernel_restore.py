@@ -198,6 +198,26 @@ setInterval(() => {
         for _ in range(2):
             self.fails(k, "busy", "kernel_dead")
 
+    def test_it_ends_at_once(self):
+        k = self.at_work("python-slim", """
+import asyncio, os, threading, time
+def end():
+    while not os.path.exists("end"):
+        time.sleep(0.01)
+    os._exit(3)
+async def work():
+    while not os.path.exists("go"):
+        await asyncio.sleep(0.05)
+    open("busy", "w").close()
+    time.sleep(3600)
+threading.Thread(target=end).start()
+task = asyncio.create_task(work())
+await asyncio.sleep(0)
+""")
+        k.workspace.write("end", b"")
+        for _ in range(2):
+            self.fails(k, "exit code 3", "kernel_dead")
+
 
 class Egress(Case):
     @classmethod
