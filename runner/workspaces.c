@@ -22,6 +22,7 @@
 #include "lib/log.h"
 #include "runner/server_int.h"
 #include "runner/ws_op.h"
+#include "runner/ws_trash.h"
 
 /* Longest lives of children. What a client is slow with, the web side bounds; this
  * is for what hangs. */
@@ -49,6 +50,7 @@ void workspaces_open(struct server *s)
 		(void)snprintf(ws->why, sizeof ws->why, "%s", e.msg);
 		return;
 	}
+	ws_trash_keep_spare(&ws->root);
 	ws->usable = true;
 	ws->sweep_us = clock_us();
 }

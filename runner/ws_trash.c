@@ -26,6 +26,11 @@
  * a program may still make new ones. */
 #define ROUNDS_MAX 1000
 
+/* An empty folder beside the trash. To take something away needs a new one, for
+ * which a full disk has no room. By this name, since whoever removes has the
+ * trash, and not the folder that holds both. */
+#define SPARE "../spare"
+
 struct heap {
 	int fd; /* the item's folder */
 	uint64_t serial; /* names for what is moved here */
@@ -124,6 +129,26 @@ static int remove_folder(
 	    "a folder in the trash fills faster than it is emptied");
 }
 
+void ws_trash_keep_spare(const struct ws_root *r)
+{
+	(void)mkdirat(r->trash_fd, SPARE, 0700);
+}
+
+/* On a disk that is full the spare one will do: of several at the same time one
+ * has it, and makes room for the others. */
+static int make_item(const struct ws_root *r, const char *item, struct err *e)
+{
+	int code;
+
+	if (mkdirat(r->trash_fd, item, 0700) == 0)
+		return 0;
+	code = errno;
+	if ((code == ENOSPC || code == EDQUOT) &&
+	    renameat(r->trash_fd, SPARE, r->trash_fd, item) == 0)
+		return 0;
+	return err_sys(e, code, "making room in the trash");
+}
+
 int ws_trash_take(const struct ws_root *r, int dir_fd, const char *name,
     char ret_item[WS_NAME_SIZE], struct err *e)
 {
@@ -131,13 +156,15 @@ int ws_trash_take(const struct ws_root *r, int dir_fd, const char *name,
 	int code;
 
 	ws_unique(r, ret_item);
-	if (mkdirat(r->trash_fd, ret_item, 0700) != 0)
-		return err_sys(e, errno, "making room in the trash");
+	code = make_item(r, ret_item, e);
+	if (code < 0)
+		return code;
 	heap = openat(r->trash_fd, ret_item, DIR_FLAGS);
 	if (heap >= 0 && renameat(dir_fd, name, heap, "0") == 0)
 		return 0;
 	code = errno;
 	(void)unlinkat(r->trash_fd, ret_item, AT_REMOVEDIR);
+	ws_trash_keep_spare(r);
 	if (code == ENOENT)
 		return err_set(e, ERR_NOT_FOUND, ENOENT,
 		    "there is no such file or folder");
@@ -159,6 +186,8 @@ int ws_trash_empty(const struct ws_root *r, const char *item, struct err *e)
 			return rc;
 	} while (rc > 0);
 	rc = try_remove(r->trash_fd, item, true, e);
+	if (rc == 0)
+		ws_trash_keep_spare(r);
 	return rc == 1 ? err_set(e, ERR_INTERNAL, EBUSY, "the trash is in use")
 		       : rc;
 }

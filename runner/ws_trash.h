@@ -11,6 +11,10 @@
  * there. However long that takes and whatever interrupts it: a sweep goes on.
  */
 
+/* Makes the folder that is used when the disk has no room for another, if it is not
+ * there. */
+void ws_trash_keep_spare(const struct ws_root *r);
+
 /* Moves an entry away; ret_item names its place. ERR_NOT_FOUND when it is not
  * there. */
 int ws_trash_take(const struct ws_root *r, int dir_fd, const char *name,

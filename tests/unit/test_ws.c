@@ -3,6 +3,7 @@
  * Walking, counting, finding and removing, in a directory of the test's own.
  *
  * LINK: runner/ws_walk.o runner/ws_dir.o runner/ws_trash.o
+ * LINK: -Wl,--wrap=mkdirat
  */
 #include "tests/unit/unit.h"
 
@@ -24,6 +25,19 @@ static struct config config;
 static struct ws_root root;
 static int ws; /* a session's directory */
 
+static bool disk_is_full;
+
+int __real_mkdirat(int dir_fd, const char *path, mode_t mode);
+int __wrap_mkdirat(int dir_fd, const char *path, mode_t mode);
+
+int __wrap_mkdirat(int dir_fd, const char *path, mode_t mode)
+{
+	if (!disk_is_full)
+		return __real_mkdirat(dir_fd, path, mode);
+	errno = ENOSPC;
+	return -1;
+}
+
 static int setup(void **state)
 {
 	struct err e;
@@ -41,6 +55,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
 	(void)state;
+	disk_is_full = false;
 	(void)close(ws);
 	ws_root_close(&root);
 	scratch_remove(&tmp);
@@ -317,6 +332,26 @@ static void a_tree_goes_whole(void **state)
 	assert_true(trash_is_empty());
 }
 
+/* One at a time, and what was taken first makes room. */
+static void it_goes_from_a_full_disk(void **state)
+{
+	char item[WS_NAME_SIZE], other[WS_NAME_SIZE];
+	struct err e;
+
+	(void)state;
+	make_chain(3);
+	assert_int_equal(mkdirat(ws, "e", 0755), 0);
+	ws_trash_keep_spare(&root);
+	disk_is_full = true;
+	assert_int_equal(ws_trash_take(&root, ws, "d", item, &e), 0);
+	assert_int_equal(ws_trash_take(&root, ws, "e", other, &e), -ENOSPC);
+	assert_int_equal(ws_trash_empty(&root, item, &e), 0);
+	assert_true(trash_is_empty());
+	disk_is_full = false;
+	assert_int_equal(ws_trash_take(&root, ws, "e", other, &e), 0);
+	assert_int_equal(ws_trash_empty(&root, other, &e), 0);
+}
+
 /* A start after a kill: whatever state it is in. */
 static void a_sweep_takes_all(void **state)
 {
@@ -358,6 +393,8 @@ int main(void)
 		a_fifo_is_not_opened, setup, teardown),
 	    cmocka_unit_test_setup_teardown(targets, setup, teardown),
 	    cmocka_unit_test_setup_teardown(a_tree_goes_whole, setup, teardown),
+	    cmocka_unit_test_setup_teardown(
+		it_goes_from_a_full_disk, setup, teardown),
 	    cmocka_unit_test_setup_teardown(a_sweep_takes_all, setup, teardown),
 	};
 
