@@ -153,6 +153,7 @@ int dns_read_query(const uint8_t *msg, size_t len, struct dns_question *ret,
 		return answer_with(DNS_FORMERR, ret_rcode);
 	memcpy(ret->name, name.text, name.len + 1);
 	ret->name_len = name.len;
+	ret->read = true;
 	return 0;
 }
 
@@ -320,9 +321,8 @@ void dns_put_answer(struct buf *out, const struct dns_question *q,
 
 	if (q->recursion)
 		flags |= FLAG_RECURSION;
-	put_header(
-	    out, q->id, flags, q->name_len > 0 ? 1 : 0, (uint16_t)count, 0);
-	if (q->name_len > 0)
+	put_header(out, q->id, flags, q->read ? 1 : 0, (uint16_t)count, 0);
+	if (q->read)
 		put_question(out, q, q->type);
 	for (size_t i = 0; i < count; i++) {
 		put_u16(out, LABEL_POINTER << 8 | HEADER); /* the question's */

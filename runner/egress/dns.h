@@ -37,6 +37,7 @@ enum dns_rcode {
 struct dns_question {
 	uint16_t id;
 	bool recursion; /* desired */
+	bool read; /* what follows; it may be of the root, which has no name */
 	uint16_t type;
 	uint16_t class;
 	char name[HOSTNAME_MAX + 1]; /* lower case, without the last dot */

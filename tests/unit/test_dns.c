@@ -273,6 +273,23 @@ static void our_answer_fits_and_can_be_read(void **state)
 	assert_int_equal(out.count, 0);
 }
 
+/* Who asks takes no answer that does not repeat the question. */
+static void the_root_is_answered(void **state)
+{
+	struct dns_question q =
+	    read_good(BYTES("\x12\x34\1\0\0\1\0\0\0\0\0\0\0" A));
+	cleanup_buf struct buf msg = {0};
+	struct dns_addresses out;
+	enum dns_rcode rcode;
+
+	(void)state;
+	assert_int_equal(q.name_len, 0);
+	dns_put_answer(&msg, &q, DNS_NXDOMAIN, NULL);
+	assert_int_equal(
+	    dns_read_answer(msg.data, msg.len, q.id, &q, &rcode, &out), 0);
+	assert_int_equal(rcode, DNS_NXDOMAIN);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -285,6 +302,7 @@ int main(void)
 	    cmocka_unit_test(what_was_not_asked_for),
 	    cmocka_unit_test(answers_to_others),
 	    cmocka_unit_test(our_answer_fits_and_can_be_read),
+	    cmocka_unit_test(the_root_is_answered),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
