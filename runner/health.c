@@ -132,9 +132,12 @@ void health_note_network(
 	struct runner_status *st = &s->status;
 	const uint64_t now_us = clock_us();
 
+	/* As its answer has it: what was lost later, it had. */
+	if (was_run && r->had_network)
+		st->egress_runs_total++;
+	else if (was_run && r->network == RUN_NETWORK_DOWN)
+		st->egress_refused_total++;
 	if (r->network == RUN_NETWORK_UP) {
-		if (was_run)
-			st->egress_runs_total++;
 		if (st->egress != STATUS_EGRESS_UP)
 			log_info("egress: filtered and verified");
 		st->egress = STATUS_EGRESS_UP;
@@ -145,8 +148,6 @@ void health_note_network(
 	}
 	if (r->network != RUN_NETWORK_DOWN)
 		return;
-	if (was_run)
-		st->egress_refused_total++;
 	if (st->egress != STATUS_EGRESS_DOWN ||
 	    (now_us >= s->egress_log_us &&
 		strcmp(st->egress_reason, r->network_why) != 0)) {

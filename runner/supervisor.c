@@ -611,6 +611,7 @@ void run_report(const struct run *r, enum kernel_word word)
 		rep.memory_bytes = leaf_memory_now(r->order->leaf);
 	(void)snprintf(rep.why, sizeof rep.why, "%s", r->why);
 	rep.network = r->network;
+	rep.had_network = r->result.network;
 	(void)snprintf(
 	    rep.network_why, sizeof rep.network_why, "%s", r->network_why);
 	(void)send(r->order->control_fd, &rep, sizeof rep, MSG_NOSIGNAL);

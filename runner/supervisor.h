@@ -62,7 +62,8 @@ struct run_report {
 	char why[sizeof(
 	    ((struct err *)0)
 		->msg)]; /* when failed, or not as warm as it should be */
-	uint32_t network; /* enum run_network */
+	uint32_t network; /* enum run_network, by now */
+	uint32_t had_network; /* when its program began */
 	char network_why[sizeof(((struct err *)0)->msg)]; /* when down */
 	uint32_t kernel; /* enum kernel_word */
 	uint32_t timed_out; /* the step, whose kernel goes on */

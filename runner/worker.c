@@ -413,8 +413,12 @@ static void count_end(struct server *s, const struct worker *w)
 	const struct run_report *r = &w->report;
 
 	s->status.runs_total++;
-	histogram_add(&s->status.phases[STATUS_BOOT], r->boot_us);
-	histogram_add(&s->status.phases[STATUS_RUN], r->run_us);
+	/* A program that did not start, or of which nothing is known, took no
+	 * time that could be told. */
+	if (r->run_us > 0) {
+		histogram_add(&s->status.phases[STATUS_BOOT], r->boot_us);
+		histogram_add(&s->status.phases[STATUS_RUN], r->run_us);
+	}
 	if (w->has_report)
 		histogram_add(&s->status.phases[STATUS_CLEANUP],
 		    clock_us() - w->report_us);

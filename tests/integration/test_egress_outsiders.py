@@ -161,14 +161,27 @@ class TestOutsiders(EgressCase):
         self.assertTrue(self.run_code("print(1)")["network"])
 
     def test_router_killed_during_a_run(self):
+        wait_for("the end of all runs", lambda: self.client.metrics()[
+            "isobox_runner_running"] == 0)
+        before = self.client.metrics()
         guest = Background(self.client, REACH % 4)
         time.sleep(1.5)
         routers = router.find(self.service)
         signal_each([r.pid for r in routers], signal.SIGKILL)
-        self.assertEqual(guest.end()["stdout"], "done\n")
+        run = guest.end()
+        self.assertEqual(run["stdout"], "done\n")
+        self.assertTrue(run["network"])
         wait_for("end of the carrier",
                  lambda: not any(r.alive() for r in routers))
         self.assert_no_leak()
+        # It counts as what its answer says.
+        wait_for("the end of the run", lambda: self.client.metrics()[
+            "isobox_runs_total"] > before["isobox_runs_total"])
+        after = self.client.metrics()
+        for name in ("isobox_runs_total", "isobox_egress_runs_total"):
+            self.assertEqual(after[name], before[name] + 1, name)
+        name = "isobox_egress_refused_total"
+        self.assertEqual(after[name], before[name])
 
     def test_runner_killed(self):
         """kill -9: no egress is left, nor any process of it."""

@@ -251,6 +251,10 @@ class TestKill(unittest.TestCase):
         run.join()
         janitor, = wait_for("a janitor, and nobody else", lambda: (
             len(children() - {supervisor}) == 1 and children()))
+        # How long what was killed had booted and run is not known.
+        for phase in ("boot", "run"):
+            self.assertEqual(other.client().metrics()[
+                'isobox_phase_seconds_count{phase="%s"}' % phase], 0)
         os.kill(janitor, signal.SIGKILL)
         wait_for("a free slot", lambda: other.client().metrics()[
             "isobox_runner_running"] == 0)
