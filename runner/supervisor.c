@@ -666,8 +666,9 @@ int supervisor_main(const struct run_order *order)
 	rc = sandbox_done(&r.box, DESTROY_MS, &e);
 	/* Now its session's next step may begin. */
 	r.box_gone = rc == 0;
-	run_report(&r, r.kernel.saved && rc == 0 ? KERNEL_WORD_HIBERNATED
-						 : KERNEL_WORD_NONE);
+	/* What is on disk is so however long its sandbox takes to die. */
+	run_report(
+	    &r, r.kernel.saved ? KERNEL_WORD_HIBERNATED : KERNEL_WORD_NONE);
 	network_close(&r);
 	if (rc == 0)
 		rc = leaf_destroy(order->leaf, DESTROY_MS, &e);

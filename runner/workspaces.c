@@ -394,8 +394,7 @@ void workspaces_step_begins(
 		struct workspace *w = workspaces_of(to->things[i]);
 
 		if (w != NULL)
-			ws_account_step_begins(
-			    ws_account(&s->workspaces.table, w));
+			ws_sandbox_begins(&s->workspaces.table, w);
 	}
 }
 
@@ -405,8 +404,7 @@ void workspaces_step_ends(struct server *s, struct turn *t)
 		struct workspace *w = workspaces_of(t->things[i]);
 
 		if (w != NULL)
-			ws_account_step_ends(
-			    ws_account(&s->workspaces.table, w));
+			ws_sandbox_ends(&s->workspaces.table, w);
 	}
 	workspaces_recount_if_full(s);
 	workspaces_turn_end(s, t);

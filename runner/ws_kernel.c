@@ -138,9 +138,9 @@ void workspaces_mount(struct server *s, struct turn *mount,
 	struct ws_table *t = &s->workspaces.table;
 
 	point(mount, session, volume);
-	ws_account_step_begins(ws_account(t, session));
+	ws_sandbox_begins(t, session);
 	if (volume != NULL)
-		ws_account_step_begins(ws_account(t, volume));
+		ws_sandbox_begins(t, volume);
 }
 
 void workspaces_take_turn(struct server *s, struct turn *t,

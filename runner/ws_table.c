@@ -101,6 +101,19 @@ void ws_table_remove(struct ws_table *t, struct workspace *w)
 	free_if_done(t, w);
 }
 
+void ws_sandbox_begins(const struct ws_table *t, struct workspace *w)
+{
+	if (w->sandboxes++ == 0)
+		ws_account_step_begins(ws_account(t, w));
+}
+
+void ws_sandbox_ends(const struct ws_table *t, struct workspace *w)
+{
+	assert(w->sandboxes > 0);
+	if (--w->sandboxes == 0)
+		ws_account_step_ends(ws_account(t, w));
+}
+
 void ws_ref(struct workspace *w)
 {
 	w->refs++;

@@ -24,6 +24,8 @@ struct workspace {
 	struct turn_thing turn;
 	unsigned refs; /* operations and turns that point here */
 	struct kernel *kernel; /* of a session; NULL: none */
+	unsigned sandboxes; /* that write here; of a kernel that was fetched
+			     * while its old one dies, two */
 	bool gone; /* removed: freed when nothing points here */
 };
 
@@ -57,6 +59,11 @@ void ws_table_remove(struct ws_table *t, struct workspace *w);
 
 void ws_ref(struct workspace *w);
 void ws_unref(struct ws_table *t, struct workspace *w);
+
+/* Between these a sandbox writes there; nested, if one dies while the next one is
+ * there already. */
+void ws_sandbox_begins(const struct ws_table *t, struct workspace *w);
+void ws_sandbox_ends(const struct ws_table *t, struct workspace *w);
 
 struct ws_account *ws_account(
     const struct ws_table *t, const struct workspace *w);

@@ -2,8 +2,10 @@
 """Kernels of the runner that go to disk and come back: idle ones, those whose slot
 is needed, over restarts and kills; and forks."""
 
+import glob
 import os
 import signal
+import subprocess
 import time
 import unittest
 
@@ -30,6 +32,18 @@ def setUpModule():
     start_runner()
     service.baseline = service.snapshot()
     versions = livekernel.versions(service)
+
+
+def children(pid):
+    """Of any of its threads."""
+    found = set()
+    for path in glob.glob("/proc/%d/task/*/children" % pid):
+        try:
+            with open(path) as f:
+                found |= {int(p) for p in f.read().split()}
+        except (FileNotFoundError, ProcessLookupError):
+            pass  # a thread that has just ended
+    return found
 
 
 class Case(unittest.TestCase):
@@ -115,10 +129,6 @@ class Slots(Case):
 
     def test_who_saves_is_killed(self):
         """The kernel goes on, as one whose disk takes too long."""
-        def children(pid):
-            path = "/proc/%d/task/%d/children" % (pid, pid)
-            with open(path) as f:
-                return {int(p) for p in f.read().split()}
         before = children(service.runner.pid)
         k = self.kernel()
         supervisor, = children(service.runner.pid) - before
@@ -138,6 +148,26 @@ class Slots(Case):
         self.good(k.step("print(len(x) >> 20)"), "100\n")
         self.push_out(k)
         self.good(k.step("print(len(x) >> 20)"), "100\n")
+
+    def test_it_is_saved_and_takes_long_to_die(self):
+        """A process of its namespace that nobody waits for holds that up."""
+        before = children(service.runner.pid)
+        k = self.kernel()
+        supervisor, = children(service.runner.pid) - before
+        self.good(k.step("x = 6"), "")
+        here = os.readlink("/proc/%d/ns/pid" % supervisor)
+        inside = next(q for p in children(supervisor) for q in children(p)
+                      if os.readlink("/proc/%d/ns/pid" % q) != here)
+        holder = subprocess.Popen(["nsenter", "--target", str(inside), "--pid",
+                                   "sleep", "1000"])
+        try:
+            wait_for("a process in there", lambda: children(holder.pid))
+            holder.send_signal(signal.SIGSTOP)
+            self.push_out(k)
+        finally:
+            holder.kill()
+            holder.wait()
+        self.good(k.step("print(x)"), "6\n")
 
     def test_node(self):
         k = self.kernel("javascript")
