@@ -127,6 +127,14 @@ int network_fd(const struct run *r)
 	return r->egress.control;
 }
 
+/* For a job, or for a session. */
+static bool only_waits(const struct run *r)
+{
+	if (r->kernel.on)
+		return r->order->kernel->waits && r->kernel.id[0] == '\0';
+	return r->ahead.on && r->phase <= PHASE_IDLE;
+}
+
 void network_lost(struct run *r)
 {
 	struct err e;
@@ -134,8 +142,8 @@ void network_lost(struct run *r)
 	if (egress_check(&r->egress, &e) == 0)
 		return;
 	network_down(r, &e);
-	/* Who only waits, waits for nothing any more. */
-	if (r->ahead.on && r->phase <= PHASE_IDLE)
+	/* It waits for nothing any more. */
+	if (only_waits(r))
 		run_end(r, RUN_END_FAILED, e.msg);
 }
 

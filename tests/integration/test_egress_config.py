@@ -3,11 +3,13 @@
 pretend host and internet without a way out, see world.py."""
 
 import os
+import signal
 import unittest
 
+import router
 import targets
 import world
-from harness import Service, wait_for
+from harness import Service, signal_each, wait_for
 
 WARNING = ("network requested but currently unavailable (egress firewall not "
            "verified); ran with network OFF")
@@ -22,6 +24,14 @@ def setUpModule():
 
 def tearDownModule():
     place.close()
+
+
+def kernel_step(http):
+    """The first step of a new session: its `run`."""
+    made = http.post("/v1/sessions", {"runtime": "python",
+                                      "type": "kernel"}).json()
+    return http.post("/v1/sessions/%s/exec" % made["id"], {"code": "pass"},
+                     [("X-Session-Token", made["token"])]).json()["run"]
 
 
 class TestNotAvailable(unittest.TestCase):
@@ -150,12 +160,26 @@ class TestLate(unittest.TestCase):
         wait_for("egress", lambda: self.metric("egress_up") == 1, 90, 0.2)
         for _ in range(4):
             self.assertTrue(self.has_network())
-        made = self.http.post("/v1/sessions", {"runtime": "python",
-                                               "type": "kernel"}).json()
-        step = self.http.post("/v1/sessions/%s/exec" % made["id"],
-                              {"code": "pass"},
-                              [("X-Session-Token", made["token"])]).json()
-        self.assertTrue(step["run"]["network"], step)
+        self.assertTrue(kernel_step(self.http)["network"])
+
+
+class TestKernelThatWaits(unittest.TestCase):
+    def waiting(self):
+        return self.http.metrics()["isobox_kernels_waiting"]
+
+    def test_it_ends_with_its_network(self):
+        service = Service("caddy", world=place, warm_max=1, kernel_warm=1,
+                          kernel_slots=1, min_free_disk_gb=1)
+        self.addCleanup(service.stop)
+        service.start()
+        self.http = service.client()
+        wait_for("a kernel", lambda: self.waiting() == 1, 60)
+        for found in router.await_some(service):
+            signal_each([found.pid], signal.SIGKILL)
+        wait_for("its end", lambda: "a kernel that waited for a session is lost"
+                 in service.logs())
+        wait_for("another one", lambda: self.waiting() == 1, 60)
+        self.assertTrue(kernel_step(self.http)["network"])
 
 
 class TestOperator(unittest.TestCase):
