@@ -177,7 +177,7 @@ class TestKernelThatWaits(unittest.TestCase):
         for found in router.await_some(service):
             signal_each([found.pid], signal.SIGKILL)
         wait_for("its end", lambda: "a kernel that waited for a session is lost"
-                 in service.logs())
+                 in service.logs(), 30)
         wait_for("another one", lambda: self.waiting() == 1, 60)
         self.assertTrue(kernel_step(self.http)["network"])
 
