@@ -131,10 +131,12 @@ void pool_drop_offline(struct server *s)
 {
 	struct worker *w = NULL;
 
-	TAILQ_FOREACH (w, &s->workers, link)
-		if (w->kind == WORKER_AHEAD && w->offline)
-			pool_drop(s, w);
-	pool_poke(s, 0);
+	TAILQ_FOREACH (w, &s->workers, link) {
+		if (w->kind != WORKER_AHEAD || !w->offline)
+			continue;
+		pool_drop(s, w);
+		pool_poke(s, 0);
+	}
 }
 
 /* ---- images ------------------------------------------------------------- */
