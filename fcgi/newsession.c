@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "fcgi/newsession.h"
 
+#include <errno.h>
 #include <stdio.h>
 
 #include "fcgi/exchange.h"
@@ -44,6 +45,14 @@ static void name_it(struct exchange *x, struct newsession *n)
 	s->expires_ms = s->created_ms + s->ttl_sec * INT64_C(1000);
 }
 
+/* The runner could not be reached, so there is nothing to remove. Else what nobody
+ * got would count as a session until the next sweep. */
+static bool was_not_asked(const struct err *e)
+{
+	return e->kind == ERR_SANDBOX_FAILED &&
+	       (e->code == ECONNREFUSED || e->code == ENOENT);
+}
+
 int newsession_begin(struct exchange *x, struct newsession *n,
     newsession_make *make, void *arg, struct err *e)
 {
@@ -60,8 +69,11 @@ int newsession_begin(struct exchange *x, struct newsession *n,
 		return r;
 	}
 	r = make(x, n, arg, e);
-	if (r < 0 && store_session_end(x->app->store, n->record.tenant,
-			 n->record.id, &ignored) >= 0)
+	if (r < 0 && was_not_asked(e))
+		(void)store_session_delete(
+		    x->app->store, n->record.id, &ignored);
+	else if (r < 0 && store_session_end(x->app->store, n->record.tenant,
+			      n->record.id, &ignored) >= 0)
 		session_remove(x, &n->record);
 	return r;
 }

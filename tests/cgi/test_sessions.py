@@ -533,6 +533,20 @@ class Limits(SessionCase):
             s.request("DELETE")
 
 
+    def test_without_a_runner_none_is_taken(self):
+        path = self.service.runner.path
+        os.rename(path, path + ".away")
+        try:
+            for _ in range(4):
+                r = self.post(runtime="python")
+                self.assertEqual((r.status, r.json()["error"]),
+                                 (503, "sandbox_failed"))
+        finally:
+            os.rename(path + ".away", path)
+        self.assertEqual(self.sql("SELECT count(*) FROM sessions"), [(0,)])
+        self.create().request("DELETE")
+
+
 class TenantLimits(SessionCase):
     settings = {"max_sessions_per_tenant": 2,
                 "api_keys": ["key-a", "key-b"]}
