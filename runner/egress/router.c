@@ -47,6 +47,7 @@
 #include "runner/egress/probe.h"
 
 #define CONTROL_FD 3
+#define CANARY_TRIES 8u
 
 struct router {
 	const struct egress_policy *policy;
@@ -108,6 +109,30 @@ static int setup_proc(struct err *e)
 	return 0;
 }
 
+/* At a port for which no exception is made: what is allowed is not refused. Those
+ * that will not do stay taken until another is found. */
+static int setup_canary(struct router *r, struct err *e)
+{
+	int taken[CANARY_TRIES];
+	unsigned n = 0;
+	int rc;
+
+	do {
+		rc = probe_listen(
+		    r->host.canary, &r->canary, &r->canary_port, e);
+		if (rc < 0 || !egress_policy_allows(
+				  r->policy, r->host.canary, r->canary_port))
+			break;
+		taken[n++] = r->canary;
+	} while (n < CANARY_TRIES);
+	if (n == CANARY_TRIES)
+		rc = err_set(e, ERR_INTERNAL, EADDRINUSE,
+		    "no port of the host could be found that is refused");
+	while (n > 0)
+		(void)close(taken[--n]);
+	return rc;
+}
+
 /* Mustn't: come after setup_netns(), it is about the host. */
 static int setup_host(struct router *r, struct err *e)
 {
@@ -118,7 +143,7 @@ static int setup_host(struct router *r, struct err *e)
 	if (r->host.canary == 0)
 		return err_set(e, ERR_INTERNAL, ENETUNREACH,
 		    "the host has no IPv4 address");
-	rc = probe_listen(r->host.canary, &r->canary, &r->canary_port, e);
+	rc = setup_canary(r, e);
 	if (rc < 0)
 		return rc;
 	return carrier_fork(

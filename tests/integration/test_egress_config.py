@@ -163,6 +163,34 @@ class TestLate(unittest.TestCase):
         self.assertTrue(kernel_step(self.http)["network"])
 
 
+class TestCanary(unittest.TestCase):
+    """The port of the host that is tried is none that the operator allows."""
+
+    def test_the_kernels_first_choice_is_allowed(self):
+        # Of a range it takes the odd ones first.
+        service = Service("caddy", world=place, warm=False, egress_allow=[
+            "0.0.0.0/0:%d" % port for port in (40001, 40003, 40005, 40007)])
+        self.addCleanup(service.stop)
+        # It is among what is tried, and would be met by chance.
+        vpn = world.HOST_VPN + "/24", "dev", "vpn0"
+        world.ip("addr", "del", *vpn, ns=place.host)
+        self.addCleanup(world.ip, "addr", "add", *vpn, ns=place.host)
+        old = world.in_namespace(place.host, self.range, "40000 40007")
+        self.addCleanup(world.in_namespace, place.host, self.range, old)
+        service.start()
+        for _ in range(3):
+            self.assertTrue(service.client().run("python-slim", "pass")
+                            ["network"], service.logs())
+
+    def range(self, value):
+        path = "/proc/sys/net/ipv4/ip_local_port_range"
+        with open(path, "r+") as f:
+            old = f.read()
+            f.seek(0)
+            f.write(value)
+        return old
+
+
 class TestKernelThatWaits(unittest.TestCase):
     def waiting(self):
         return self.http.metrics()["isobox_kernels_waiting"]
