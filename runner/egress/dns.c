@@ -153,6 +153,8 @@ int dns_read_query(const uint8_t *msg, size_t len, struct dns_question *ret,
 		return answer_with(DNS_FORMERR, ret_rcode);
 	memcpy(ret->name, name.text, name.len + 1);
 	ret->name_len = name.len;
+	ret->wire_len = v.at - HEADER; /* no longer than the name allows */
+	memcpy(ret->wire, msg + HEADER, ret->wire_len);
 	ret->read = true;
 	return 0;
 }
@@ -169,8 +171,7 @@ static void put_u32(struct buf *out, uint32_t v)
 	put_u16(out, (uint16_t)(v & 0xffff));
 }
 
-static void put_question(
-    struct buf *out, const struct dns_question *q, uint16_t type)
+static void put_question(struct buf *out, const struct dns_question *q)
 {
 	const char *label = q->name;
 	size_t left = q->name_len;
@@ -189,7 +190,7 @@ static void put_question(
 		}
 	}
 	buf_putc(out, '\0');
-	put_u16(out, type);
+	put_u16(out, DNS_TYPE_A);
 	put_u16(out, q->class);
 }
 
@@ -207,7 +208,7 @@ static void put_header(struct buf *out, uint16_t id, uint16_t flags,
 void dns_put_query(struct buf *out, uint16_t id, const struct dns_question *q)
 {
 	put_header(out, id, FLAG_RECURSION, 1, 0, 1);
-	put_question(out, q, DNS_TYPE_A);
+	put_question(out, q);
 	/* EDNS, RFC 6891: the root's name, OPT, the size that we take. */
 	buf_putc(out, '\0');
 	put_u16(out, TYPE_OPT);
@@ -323,7 +324,7 @@ void dns_put_answer(struct buf *out, const struct dns_question *q,
 		flags |= FLAG_RECURSION;
 	put_header(out, q->id, flags, q->read ? 1 : 0, (uint16_t)count, 0);
 	if (q->read)
-		put_question(out, q, q->type);
+		buf_put(out, q->wire, q->wire_len);
 	for (size_t i = 0; i < count; i++) {
 		put_u16(out, LABEL_POINTER << 8 | HEADER); /* the question's */
 		put_u16(out, DNS_TYPE_A);

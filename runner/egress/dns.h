@@ -34,6 +34,9 @@ enum dns_rcode {
 /* An answer for the longest name, in DNS_UDP_MAX: (512 - 12 - 259) / 16. */
 #define DNS_ADDRESSES_MAX 15u
 
+/* The name with a length before each label and behind the last, type and class. */
+#define DNS_QUESTION_MAX (HOSTNAME_MAX + 2 + 4)
+
 struct dns_question {
 	uint16_t id;
 	bool recursion; /* desired */
@@ -42,6 +45,10 @@ struct dns_question {
 	uint16_t class;
 	char name[HOSTNAME_MAX + 1]; /* lower case, without the last dot */
 	size_t name_len;
+	/* All of it as it came: who mixes upper and lower case looks whether
+	 * the answer has them, too. */
+	uint8_t wire[DNS_QUESTION_MAX];
+	size_t wire_len;
 };
 
 struct dns_addresses {

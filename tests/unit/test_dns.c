@@ -86,6 +86,21 @@ static void broken_queries(void **state)
 }
 
 /* 253 characters are a name, 254 are none. */
+/* A query for a name of four labels, of which the last may have 61 bytes. */
+static void put_long_query(struct buf *msg, size_t last)
+{
+	buf_clear(msg);
+	buf_put(msg, "\1\2\1\0\0\1\0\0\0\0\0\0", 12);
+	for (int i = 0; i < 4; i++) {
+		size_t n = i < 3 ? 63 : last;
+
+		buf_putc(msg, (char)n);
+		while (n-- > 0)
+			buf_putc(msg, 'x');
+	}
+	buf_put(msg, "\0" A, 5);
+}
+
 static void the_longest_name(void **state)
 {
 	cleanup_buf struct buf msg = {0};
@@ -94,16 +109,7 @@ static void the_longest_name(void **state)
 
 	(void)state;
 	for (size_t last = 61; last <= 62; last++) {
-		buf_clear(&msg);
-		buf_put(&msg, "\1\2\1\0\0\1\0\0\0\0\0\0", 12);
-		for (int i = 0; i < 4; i++) {
-			size_t n = i < 3 ? 63 : last;
-
-			buf_putc(&msg, (char)n);
-			while (n-- > 0)
-				buf_putc(&msg, 'x');
-		}
-		buf_put(&msg, "\0" A, 5);
+		put_long_query(&msg, last);
 		assert_int_equal(dns_read_query(msg.data, msg.len, &q, &rcode),
 		    last == 61 ? 0 : -EINVAL);
 	}
@@ -242,7 +248,7 @@ static void answers_to_others(void **state)
 
 static void our_answer_fits_and_can_be_read(void **state)
 {
-	struct dns_question q = question();
+	struct dns_question q = question(), longest;
 	struct dns_addresses in = {.count = DNS_ADDRESSES_MAX, .ttl = 77}, out;
 	cleanup_buf struct buf msg = {0};
 	enum dns_rcode rcode;
@@ -256,13 +262,13 @@ static void our_answer_fits_and_can_be_read(void **state)
 	assert_int_equal(out.count, in.count);
 	assert_int_equal(out.ttl, 77);
 	assert_memory_equal(out.list, in.list, sizeof(in.list));
+	/* upper and lower case as they were asked */
+	assert_memory_equal(msg.data + 12, NAME A, sizeof(NAME A) - 1);
 	/* the longest name */
-	memset(q.name, 'x', HOSTNAME_MAX);
-	q.name_len = HOSTNAME_MAX;
-	for (size_t i = 63; i < q.name_len; i += 64)
-		q.name[i] = '.';
+	put_long_query(&msg, 61);
+	longest = read_good(msg.data, msg.len);
 	buf_clear(&msg);
-	dns_put_answer(&msg, &q, DNS_NOERROR, &in);
+	dns_put_answer(&msg, &longest, DNS_NOERROR, &in);
 	assert_true(msg.len <= DNS_UDP_MAX);
 	/* a refusal */
 	buf_clear(&msg);
