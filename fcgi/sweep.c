@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
+#include <sodium.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,7 +55,8 @@ static int finish(struct app *app, enum ws_kind kind, const char *id)
 	return r;
 }
 
-/* The runner's failure ends it: with the next one it would be the same. */
+/* A failure ends it, for the runner may be away. If it is that one's alone, then it
+ * does not keep the others waiting: each time another one is the first. */
 static void finish_all(
     struct app *app, enum ws_kind kind, const atomic_bool *stop)
 {
@@ -64,10 +66,13 @@ static void finish_all(
 		    ? store_sessions_ending(app->store, ids, BATCH, &e)
 		    : store_volumes_ending(app->store, ids, BATCH, &e);
 
+	const unsigned first = n > 0 ? randombytes_uniform((unsigned)n) : 0;
+
 	if (n < 0)
 		log_warn("sweep: %s", e.msg);
 	for (int i = 0; i < n && !atomic_load(stop); i++) {
-		if (finish(app, kind, ids[i].id) < 0)
+		if (finish(app, kind,
+			ids[(first + (unsigned)i) % (unsigned)n].id) < 0)
 			return;
 		if (kind == WS_SESSION)
 			metrics_count(

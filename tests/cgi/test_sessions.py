@@ -8,6 +8,7 @@ import threading
 import time
 import unittest
 
+import fake_workspaces
 from fake_runner import run_ok
 from service import Service
 from session_case import BAD_TOKEN, NOT_FOUND, Session, SessionCase
@@ -612,6 +613,30 @@ class Sweep(SessionCase):
         self.assertFalse(os.path.exists(self.workspaces.root(1, s.id)))
         self.assertTrue(os.path.exists(self.workspaces.root(1, keep.id)))
         self.create(volumeId=v["id"])
+
+    def test_one_that_cannot_be_removed(self):
+        """The others are, sooner or later."""
+        bad, *others = sessions = [self.create() for _ in range(3)]
+
+        def serve(call):
+            q = fake_workspaces.Request(call.payload)
+            if (q.op, q.id) == ("remove", bad.id):
+                call.fail("internal_error", 0, "cannot be removed")
+            else:
+                self.runner.serve_ws(call)
+        self.runner.on_ws = serve
+        for s in sessions:  # in this order they are found
+            self.sql("UPDATE sessions SET ending_ms = ? WHERE id = ?",
+                     1 + sessions.index(s), s.id)
+        for _ in range(60):
+            self.due()
+            self.service.cgi("GET", "/healthz")
+            if not any(os.path.exists(self.workspaces.root(1, s.id))
+                       for s in others):
+                break
+        else:
+            self.fail("one that cannot be removed keeps the others")
+        self.assertTrue(os.path.exists(self.workspaces.root(1, bad.id)))
 
     def test_strays(self):
         """A workspace that no session has goes; a volume stays."""
