@@ -2,7 +2,8 @@
 /*
  * When the quota's watch counts, and the ledger that it writes into.
  *
- * LINK: runner/quota.o runner/ws_walk.o runner/ws_ledger.o runner/ws_dir.o
+ * LINK: runner/quota.o runner/quota_count.o runner/ws_walk.o
+ * LINK: runner/ws_ledger.o runner/ws_dir.o
  */
 #include "tests/unit/unit.h"
 

@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Stopping a sandbox and counting what its workspaces take of the disk.
+ *
+ * A file that was deleted while it is open takes space, but has no name: it is
+ * found among the descriptors of the sandbox's processes. We may see those, and
+ * read folders whatever their mode, because this process enters the sandbox's user
+ * namespace, whose root is our own user outside and nobody else.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/kcmp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "lib/cleanup.h"
+#include "lib/clock.h"
+#include "runner/quota_int.h"
+
+/* runsc, gofer and sentry are the first in a leaf, what shares files with one of
+ * them comes later. */
+#define PIDS_OWN 4u
+
+/* How long the processes of a sandbox may take to stop. */
+#define STOP_TRIES 200
+#define STOP_WAIT_US 500
+
+int quota_read_pids(struct watch *w, struct err *e)
+{
+	int n = leaf_pids(w->order->leaf, w->pids, QUOTA_PIDS_MAX);
+
+	if (n < 0)
+		return err_sys(e, -n, "the sandbox's processes");
+	w->pid_count = (size_t)n;
+	return 0;
+}
+
+/* ---- stopping ------------------------------------------------------------ */
+
+static bool is_running(int tasks, const char *tid)
+{
+	char path[sizeof(((struct dirent *)NULL)->d_name) + 8], text[512];
+	const char *state;
+	cleanup_fd int fd = -1;
+	ssize_t n;
+
+	(void)snprintf(path, sizeof path, "%s/stat", tid);
+	fd = openat(tasks, path, O_RDONLY | O_CLOEXEC);
+	n = fd >= 0 ? read(fd, text, sizeof text - 1) : -1;
+	if (n <= 0)
+		return false; /* it is gone */
+	text[n] = '\0';
+	state = strrchr(text, ')');
+	return state != NULL && strlen(state) > 2 &&
+	       strchr("TtZX", state[2]) == NULL;
+}
+
+/* Each thread: one that was in a system call stops at its end. */
+static bool is_stopped(pid_t pid)
+{
+	char path[32];
+	cleanup_dir DIR *d = NULL;
+	const struct dirent *x;
+
+	(void)snprintf(path, sizeof path, "/proc/%d/task", pid);
+	d = opendir(path);
+	while (d != NULL && (x = readdir(d)) != NULL)
+		if (x->d_name[0] != '.' && is_running(dirfd(d), x->d_name))
+			return false;
+	return true;
+}
+
+/* The processes but the first, which is only the parent of the others. */
+static void signal_all(const struct watch *w, int sig)
+{
+	for (size_t i = 0; i < w->pid_count; i++)
+		if (w->pids[i] > 0 && w->pids[i] != w->order->sandbox)
+			(void)kill(w->pids[i], sig);
+}
+
+int quota_freeze(struct watch *w, struct err *e)
+{
+	int rc = quota_read_pids(w, e);
+
+	if (rc < 0)
+		return rc;
+	signal_all(w, SIGSTOP);
+	for (size_t i = 0; i < w->pid_count; i++)
+		for (int n = 0;
+		     n < STOP_TRIES && w->pids[i] > 0 &&
+		     w->pids[i] != w->order->sandbox && !is_stopped(w->pids[i]);
+		     n++)
+			(void)usleep(STOP_WAIT_US);
+	return 0;
+}
+
+void quota_thaw(const struct watch *w)
+{
+	signal_all(w, SIGCONT);
+}
+
+/* ---- counting ------------------------------------------------------------ */
+
+static int add_deleted(const struct watch *w, int fds, const char *name,
+    struct ws_inodes *seen, struct ws_usage *sum)
+{
+	struct stat top, st;
+	int fresh;
+
+	if (fstatat(fds, name, &st, 0) != 0 || !S_ISREG(st.st_mode) ||
+	    st.st_nlink > 0 || fstat(w->spaces[0].fd, &top) != 0 ||
+	    st.st_dev != top.st_dev)
+		return 0;
+	fresh = ws_inodes_add(seen, st.st_ino);
+	if (fresh > 0) {
+		sum->bytes += (uint64_t)st.st_blocks * 512;
+		sum->files++;
+	}
+	return fresh;
+}
+
+/* Whether it has let go of its memory, on its way out: /proc/PID/statm, proc(5). */
+static bool is_leaving(pid_t pid)
+{
+	char path[32], text[4];
+	cleanup_fd int fd = -1;
+
+	(void)snprintf(path, sizeof path, "/proc/%d/statm", pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	return fd < 0 || read(fd, text, 2) != 2 || memcmp(text, "0 ", 2) == 0;
+}
+
+/* Its descriptors. Without memory, and for a moment in execve(2), a process is
+ * root's (task_dump_owner() in Linux's fs/proc/base.c): the one has no files any
+ * more, or at once, the other is asked again. NULL with errno, 0 when it is
+ * gone. */
+static DIR *open_descriptors(pid_t pid)
+{
+	char path[32];
+	DIR *d;
+
+	(void)snprintf(path, sizeof path, "/proc/%d/fd", pid);
+	for (int n = 0; (d = opendir(path)) == NULL && errno == EACCES; n++) {
+		if (is_leaving(pid)) {
+			errno = 0;
+			return NULL;
+		}
+		if (n == STOP_TRIES) {
+			errno = EACCES;
+			return NULL;
+		}
+		(void)usleep(STOP_WAIT_US);
+	}
+	if (d == NULL && (errno == ENOENT || errno == ESRCH))
+		errno = 0;
+	return d;
+}
+
+/* What one process has open. That it is gone by now is no failure. */
+static int add_process(const struct watch *w, pid_t pid, struct ws_inodes *seen,
+    struct ws_usage *sum)
+{
+	cleanup_dir DIR *d = open_descriptors(pid);
+	const struct dirent *x;
+
+	if (d == NULL)
+		return -errno;
+	while ((x = readdir(d)) != NULL)
+		if (x->d_name[0] != '.' &&
+		    add_deleted(w, dirfd(d), x->d_name, seen, sum) < 0)
+			return -ENOMEM;
+	return 0;
+}
+
+/* systrap's stubs, of which there are some for each process of the program, have
+ * the sentry's descriptors and no others: looked at once. */
+static bool has_same_files(pid_t a, pid_t b)
+{
+	return syscall(SYS_kcmp, a, b, KCMP_FILES, 0, 0) == 0;
+}
+
+static bool was_seen(const struct watch *w, size_t i)
+{
+	for (size_t n = 0; n < i && n < PIDS_OWN; n++)
+		if (has_same_files(w->pids[n], w->pids[i]))
+			return true;
+	return false;
+}
+
+/* Open files without a name count for the session: which of two workspaces of one
+ * file system they were in, cannot be told. */
+static int count_deleted(
+    const struct watch *w, struct ws_usage *sum, struct err *e)
+{
+	struct ws_inodes seen = {0};
+	int rc = 0;
+
+	for (size_t i = 0; rc == 0 && i < w->pid_count; i++)
+		if (!was_seen(w, i))
+			rc = add_process(w, w->pids[i], &seen, sum);
+	ws_inodes_free(&seen);
+	return rc < 0 ? err_sys(e, -rc, "the sandbox's open files") : 0;
+}
+
+int quota_count_spaces(struct watch *w, struct err *e)
+{
+	int rc = 0;
+
+	for (unsigned i = 0; rc == 0 && i < w->order->step->count; i++) {
+		struct space *s = &w->spaces[i];
+
+		rc = ws_count(s->fd, UINT64_MAX, &s->usage, e);
+	}
+	return rc < 0 ? rc : count_deleted(w, &w->spaces[0].usage, e);
+}
+
+/* "write_bytes: N" of /proc/PID/io, proc(5): pages made dirty. 0: unknown. */
+static uint64_t written_by(pid_t pid)
+{
+	const char key[] = "\nwrite_bytes: ";
+	char path[32], text[512];
+	const char *at;
+	cleanup_fd int fd = -1;
+	ssize_t n;
+
+	(void)snprintf(path, sizeof path, "/proc/%d/io", pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	n = fd >= 0 ? read(fd, text, sizeof text - 1) : -1;
+	if (n <= 0)
+		return 0;
+	text[n] = '\0';
+	at = strstr(text, key);
+	return at != NULL ? strtoull(at + strlen(key), NULL, 10) : 0;
+}
+
+int quota_look(const struct watch *w, struct quota_signal *ret, struct err *e)
+{
+	struct statvfs fs;
+
+	if (fstatvfs(w->spaces[0].fd, &fs) != 0)
+		return err_sys(e, errno, "asking for the free disk space");
+	ret->free_bytes = fs.f_bfree * fs.f_frsize;
+	ret->free_files = fs.f_ffree;
+	ret->written_bytes = 0;
+	for (size_t i = 0; i < w->pid_count && i < PIDS_OWN; i++)
+		ret->written_bytes += written_by(w->pids[i]);
+	ret->now_us = clock_us();
+	return 0;
+}
+
+void quota_take_count(struct watch *w)
+{
+	w->state.room_bytes = UINT64_MAX / 2;
+	w->state.room_files = UINT64_MAX / 2;
+	for (unsigned i = 0; i < w->order->step->count; i++) {
+		struct space *s = &w->spaces[i];
+		uint64_t room, files = 0;
+
+		if (!w->begun) {
+			s->begun_bytes = s->usage.bytes;
+			s->limit = quota_limit(s->is->quota, s->usage.bytes);
+		}
+		room =
+		    s->limit > s->usage.bytes ? s->limit - s->usage.bytes : 0;
+		if (s->usage.files < LIMIT_WS_FILES)
+			files = LIMIT_WS_FILES - s->usage.files;
+		if (room < w->state.room_bytes)
+			w->state.room_bytes = room;
+		if (files < w->state.room_files)
+			w->state.room_files = files;
+		/* Odd: a step writes here, this is no last word. */
+		ws_account_set(s->is->account, 1, &s->usage);
+	}
+	w->begun = true;
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef ISOBOX_QUOTA_INT_H
+#define ISOBOX_QUOTA_INT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "lib/err.h"
+#include "runner/quota.h"
+#include "runner/turn.h"
+#include "runner/ws_walk.h"
+
+/* Inside the process that holds the quota: quota.c, quota_count.c. */
+
+#define QUOTA_PIDS_MAX 2048u
+
+struct space {
+	const struct step_space *is;
+	int fd;
+	uint64_t begun_bytes; /* at the first count */
+	uint64_t limit;
+	struct ws_usage usage;
+};
+
+struct watch {
+	const struct quota_order *order;
+	int out; /* to the supervisor */
+	struct space spaces[TURN_THINGS];
+	struct quota_state state;
+	pid_t pids[QUOTA_PIDS_MAX];
+	size_t pid_count;
+	bool begun;
+};
+
+/* ---- quota_count.c --------------------------------------------------------- */
+
+/* Which processes the sandbox has, into w->pids. */
+int quota_read_pids(struct watch *w, struct err *e);
+
+/* Likewise, and all stand still when this returns. A thread that is in a write
+ * stops after it. */
+int quota_freeze(struct watch *w, struct err *e);
+void quota_thaw(const struct watch *w);
+
+/* What costs next to nothing to know. */
+int quota_look(const struct watch *w, struct quota_signal *ret, struct err *e);
+
+/* What each space has of the disk, into its usage; what w->pids have open and has
+ * no name, too. -ESTALE like ws_count(). */
+int quota_count_spaces(struct watch *w, struct err *e);
+
+/* What follows from that: the room that is left, the accounts; at the first count
+ * the limits. */
+void quota_take_count(struct watch *w);
+
+#endif
