@@ -12,6 +12,8 @@
 /* How long the client need not know that its program has started. */
 #define STARTED_HOLD_US 10000u
 
+#define LOG_TAIL 2048u
+
 void guest_forward(
     struct run *r, enum stream s, const uint8_t *data, size_t len)
 {
@@ -186,4 +188,20 @@ void guest_write(struct run *r)
 		buf_consume(&r->to_guest, (size_t)n);
 	else if (n < 0 && errno != EAGAIN && errno != EINTR)
 		buf_clear(&r->to_guest); /* dead: out_fd tells how */
+}
+
+/* Keeps the last LOG_TAIL bytes of what runsc and init complain. */
+void guest_read_log(struct run *r)
+{
+	char text[1024];
+	ssize_t n = read(r->box.log_fd, text, sizeof text);
+
+	if (n > 0) {
+		buf_put(&r->log, text, (size_t)n);
+		if (r->log.len > LOG_TAIL)
+			buf_consume(&r->log, r->log.len - LOG_TAIL);
+	} else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
+		(void)close(r->box.log_fd);
+		r->box.log_fd = -1;
+	}
 }

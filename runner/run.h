@@ -13,7 +13,8 @@
 #include "runner/sandbox.h"
 #include "runner/supervisor.h"
 
-/* The state of one run, inside its supervisor: supervisor.c, guest.c, ahead.c. */
+/* The state of one run, inside its supervisor: supervisor.c, answer.c, guest.c,
+ * ahead.c. */
 
 enum phase {
 	PHASE_BOOT, /* until PROTO_GUEST_READY */
@@ -123,18 +124,6 @@ void run_end(struct run *r, enum run_end end, const char *why);
  * own limit, and nothing else is "oomKilled", or because the host had no more. */
 bool run_check_oom(struct run *r);
 
-/* Queues a frame for the client. */
-void run_put_client(
-    struct run *r, enum proto_type type, const void *data, size_t len);
-
-/* Likewise, and sends it at once, from where it lies, as far as the client takes
- * it: nothing but the rest is copied. */
-void run_send_client(
-    struct run *r, enum proto_type type, const void *data, size_t len);
-
-/* Queues a failure for the client. */
-void run_put_failure(struct run *r, const struct err *e);
-
 /* The leaf's limits for a run of `l`; those on the CPU hold for the boot, too, so
  * they are a step of their own. */
 int run_limit_memory(struct run *r, const struct limits *l, struct err *e);
@@ -142,9 +131,6 @@ int run_limit_cpu(struct run *r, const struct limits *l, struct err *e);
 
 /* Has somebody watch a step's workspaces, or, with hold, be ready for that. */
 int run_watch_quota(struct run *r, bool hold, struct err *e);
-
-/* The CPU time since the job began, into the result, if the leaf tells. */
-void run_take_cpu(struct run *r);
 
 /* Hands the job to the booted sandbox. */
 void run_give_job(struct run *r);
@@ -154,6 +140,42 @@ int run_boot(struct run *r, struct err *e);
 
 /* Tells the runner how things stand. */
 void run_report(const struct run *r, enum kernel_word word);
+
+/* ---- answer.c ------------------------------------------------------------ */
+
+/* How long a client may take to read its answer after the end. */
+#define RUN_FLUSH_US 10000000u
+
+/* How long the pipe of a killed sandbox may take to reach its end. */
+#define RUN_DRAIN_US 2000000u
+
+/* Queues a frame for the client. */
+void run_put_client(
+    struct run *r, enum proto_type type, const void *data, size_t len);
+
+/* Likewise, and sends it at once, from where it lies, as far as the client takes
+ * it: nothing but the rest is copied. */
+void run_send_client(
+    struct run *r, enum proto_type type, const void *data, size_t len);
+
+/* Sends what is still queued, as far as the client takes it; false when it is
+ * gone. */
+bool run_send_rest(struct run *r);
+
+/* It is, or a send has failed: ends what runs for it. */
+void run_client_gone(struct run *r);
+
+/* Queues a failure for the client. */
+void run_put_failure(struct run *r, const struct err *e);
+
+/* The CPU time since the job began, into the result, if the leaf tells. */
+void run_take_cpu(struct run *r);
+
+/* After the end: what the program had written, the result or the failure. Takes
+ * at most RUN_DRAIN_US and RUN_FLUSH_US; the sandbox is killed on the way. */
+void run_answer(struct run *r);
+
+/* ---- the other parts ------------------------------------------------------ */
 
 /* ahead.c. Like run_boot(), slowly. A control socket that is ready; PROTO_GUEST_READY; WARMED. */
 int ahead_begin(struct run *r, struct err *e);
@@ -194,6 +216,8 @@ void network_lost(struct run *r);
 /* guest.c: out_fd and in_fd of the sandbox are ready. */
 void guest_read(struct run *r);
 void guest_write(struct run *r);
+/* Likewise log_fd: what runsc and init complain, for the log. */
+void guest_read_log(struct run *r);
 /* Output of the program, as much of it as its cap lets through. */
 void guest_forward(
     struct run *r, enum stream s, const uint8_t *data, size_t len);
