@@ -2,7 +2,6 @@
 """Kernels of the runner that go to disk and come back: idle ones, those whose slot
 is needed, over restarts and kills; and forks."""
 
-import glob
 import os
 import signal
 import subprocess
@@ -11,6 +10,7 @@ import unittest
 
 import livekernel
 import workspaces
+from cgroups import children
 from harness import Service, wait_for
 from livekernel import ALIVE, Kernel
 from workspaces import Refused
@@ -32,18 +32,6 @@ def setUpModule():
     start_runner()
     service.baseline = service.snapshot()
     versions = livekernel.versions(service)
-
-
-def children(pid):
-    """Of any of its threads."""
-    found = set()
-    for path in glob.glob("/proc/%d/task/*/children" % pid):
-        try:
-            with open(path) as f:
-                found |= {int(p) for p in f.read().split()}
-        except (FileNotFoundError, ProcessLookupError):
-            pass  # a thread that has just ended
-    return found
 
 
 class Case(unittest.TestCase):

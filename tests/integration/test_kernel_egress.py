@@ -2,13 +2,13 @@
 """Kernels with a network, in the pretend internet of world.py: what becomes of it,
 and of open connections, while they rest, when they are fetched, and in a fork."""
 
+import contextlib
 import os
 import signal
 import threading
 
-import cgroups
-import harness
 import world
+from cgroups import children
 from harness import Service, wait_for
 from kernel_case import Kernel, KernelCase
 
@@ -149,32 +149,23 @@ class Open(Case):
         def fork():
             answers.append(k.request("POST", "/fork", b""))
 
-        def children():
-            return {p for p in harness.descendants(self.service.runner.pid)
-                    if cgroups.parent(p) == supervisor}
         answers = []
-        supervisor, = {
-            p for p in harness.descendants(self.service.runner.pid)
-            if cgroups.parent(p) == self.service.runner.pid
-            and cgroups.alive(p)}
-        known = children()
+        supervisor, = children(self.service.runner.pid)
+        known = children(supervisor)
         thread = threading.Thread(target=fork)
         thread.start()
-        saver = wait_for("who saves", lambda: children() - known,
+        saver = wait_for("who saves", lambda: children(supervisor) - known,
                          every=0).pop()
         os.kill(saver, signal.SIGSTOP)
         with open(self.service.path("workspaces", "sessions", k.id, "now"),
                   "w"):
             pass
-        try:
+        with contextlib.suppress(AssertionError):  # it stands already
             wait_for("a connection", lambda: "tcp 93.184.216.34 80" in
-                     place.seen()[1], 1.5)
-            opened = True
-        except AssertionError:
-            opened = False
+                     place.seen()[1], 2)
         os.kill(saver, signal.SIGCONT)
         thread.join()
-        if not opened:
+        if answers[0].status == 201:
             Kernel(self.client, answers[0].json()).end()
             return False
         self.error(answers[0], 400, "kernel_unsupported", "port 80, is open")

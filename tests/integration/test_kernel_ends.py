@@ -7,6 +7,7 @@ import signal
 import time
 import unittest
 
+from cgroups import children
 from harness import wait_for
 from kernel_case import Kernel, KernelCase
 
@@ -200,13 +201,8 @@ class Processes(EndsCase):
 
     def supervisor(self):
         """The runner's only child by now."""
-        import cgroups
-        import harness
-        found = [p for p in harness.descendants(self.service.runner.pid)
-                 if cgroups.parent(p) == self.service.runner.pid
-                 and cgroups.alive(p)]
-        self.assertEqual(len(found), 1, found)
-        return found[0]
+        found, = children(self.service.runner.pid)
+        return found
 
 
 class Restarts(EndsCase):

@@ -11,6 +11,7 @@ import unittest
 import livekernel
 import workspaces
 import world
+from cgroups import children
 from harness import Service, wait_for
 from livekernel import ALIVE, Kernel
 from workspaces import Refused
@@ -128,9 +129,7 @@ class Host(Case):
         self.good(k, "print(x)", "5\n")
 
     def children(self):
-        pid = self.service.runner.pid
-        with open("/proc/%d/task/%d/children" % (pid, pid)) as f:
-            return {int(p) for p in f.read().split()}
+        return children(self.service.runner.pid)
 
     def test_what_runsc_never_takes(self):
         """A checkpoint whose stamp is right, and that is none: once may be

@@ -14,9 +14,9 @@ import time
 import unittest
 
 import cgroups
+from cgroups import children
 from client import Broken
-from harness import (Service, command_line, descendants, end, signal_each,
-                     wait_for)
+from harness import Service, command_line, end, signal_each, wait_for
 
 KILLS = int(os.environ.get("ISOBOX_KILLS", "50"))
 SEED = int(os.environ.get("ISOBOX_KILL_SEED", time.time_ns() % 1000000))
@@ -234,23 +234,20 @@ class TestKill(unittest.TestCase):
             other.stop()
 
     def kill_janitor(self, other):
-        def children():
-            return {p for p in descendants(other.runner.pid)
-                    if cgroups.parent(p) == other.runner.pid
-                    and cgroups.alive(p)}
         run = threading.Thread(target=other.client().execute, args=(
             "python-slim", "import time\ntime.sleep(15)"))
         run.start()
         wait_for("a sandbox", lambda: len(other.subtree.pids()) > 4, 10)
-        supervisor, = children()
+        supervisor, = children(other.runner.pid)
         # What is somebody else's in a leaf keeps the janitor there.
         extra = [os.path.join(leaf, "x") for leaf in other.subtree.leaves()]
         for path in extra:
             os.mkdir(path)
         os.kill(supervisor, signal.SIGKILL)
         run.join()
-        janitor, = wait_for("a janitor, and nobody else", lambda: (
-            len(children() - {supervisor}) == 1 and children()))
+        wait_for("a janitor, and nobody else", lambda: len(
+            children(other.runner.pid) - {supervisor}) == 1)
+        janitor, = children(other.runner.pid)
         # How long what was killed had booted and run is not known.
         for phase in ("boot", "run"):
             self.assertEqual(other.client().metrics()[

@@ -14,7 +14,7 @@ import threading
 import time
 import unittest
 
-import cgroups
+from cgroups import children
 from harness import (FRONT_USER, RUNNER_USER, WEB_USER, Service, descendants,
                      signal_each, wait_for)
 
@@ -296,22 +296,18 @@ class TestReady(unittest.TestCase):
                          ["stdout"], "1\n")
 
     def kill_probe(self, one):
-        def children():
-            return {p for p in descendants(one.runner.pid)
-                    if cgroups.parent(p) == one.runner.pid
-                    and cgroups.alive(p)}
-        wait_for("no probe", lambda: not children())
+        wait_for("no probe", lambda: not children(one.runner.pid))
         run = threading.Thread(target=one.client().execute, args=(
             "python-slim", "import time\ntime.sleep(15)"))
         run.start()
-        known = wait_for("a supervisor", children)
+        known = wait_for("a supervisor", lambda: children(one.runner.pid))
         sandbox = wait_for("a sandbox", lambda: descendants(
             one.runner.pid) - known)
         signal_each(sandbox, signal.SIGKILL)
         run.join()
         until = time.monotonic() + 1
         while time.monotonic() < until:
-            for pid in children() - known:
+            for pid in children(one.runner.pid) - known:
                 signal_each([pid], signal.SIGKILL)
                 return self.was_killed(one, pid)
         return False

@@ -11,10 +11,9 @@ import threading
 import time
 import unittest
 
-import cgroups
 import world
-from harness import (Service, command_line, descendants, signal_each,
-                     wait_for)
+from cgroups import children
+from harness import Service, command_line, signal_each, wait_for
 
 LANGUAGE = "python-slim"
 MARK = ("import os\n"
@@ -71,9 +70,7 @@ class Warm(unittest.TestCase):
         self.service.wait_pool(number)
 
     def supervisors(self):
-        return [p for p in descendants(self.service.runner.pid)
-                if cgroups.parent(p) == self.service.runner.pid
-                and cgroups.alive(p)]
+        return children(self.service.runner.pid)
 
     def sentries(self):
         return [p for p in self.service.subtree.pids()
@@ -385,7 +382,7 @@ class TestDeath(Warm):
 
     def test_runner_and_its_supervisors(self):
         self.fill()
-        self.kill([self.service.runner.pid] + self.supervisors())
+        self.kill([self.service.runner.pid, *self.supervisors()])
         self.service.runner.wait()
         wait_for("the end of all sandboxes",
                  lambda: not self.service.subtree.pids(), 15)
@@ -414,7 +411,7 @@ class TestChange(Warm):
 
     def test_reload_empties(self):
         self.fill()
-        before = set(self.supervisors())
+        before = self.supervisors()
         path = self.service.path("registry", LANGUAGE + ".yaml")
         with open(path) as f:
             old = f.read()
@@ -423,7 +420,7 @@ class TestChange(Warm):
                 f.write(old.replace("env:\n", "env:\n  NEW: \"1\"\n"))
             self.service.runner.send_signal(signal.SIGHUP)
             wait_for("other sandboxes", lambda: not (
-                before & set(self.supervisors())), 15)
+                before & self.supervisors()), 15)
             self.service.wait_pool(1)
             for _ in range(4):
                 r = self.execute("import os; print(os.environ.get('NEW'))")
@@ -465,15 +462,12 @@ class TestImage(unittest.TestCase):
         service.start()
         service.wait_pool(1)
 
-        def supervisors():
-            return {p for p in descendants(service.runner.pid)
-                    if cgroups.parent(p) == service.runner.pid
-                    and cgroups.alive(p)}
-        before = supervisors()
+        before = children(service.runner.pid)
         digest = os.path.join(folder, "python-slim.digest")
         subprocess.run(["cp", digest, digest + ".new"], check=True)
         os.rename(digest + ".new", digest)
-        wait_for("other sandboxes", lambda: not before & supervisors(), 15)
+        wait_for("other sandboxes", lambda:
+                 not before & children(service.runner.pid), 15)
         self.assertEqual(service.client().run(LANGUAGE, "print(1)")["stdout"],
                          "1\n")
 

@@ -24,6 +24,7 @@ import unittest
 import zipfile
 
 import workspaces
+from cgroups import children
 from harness import RUNNER_USER, Service, signal_each, wait_for
 from workspaces import Refused, Step, Workspace
 
@@ -441,7 +442,7 @@ os.remove("busy")
         first = step(self.ws, "import time\nprint(1, flush=True)\n"
                               "time.sleep(9)")
         first.until(workspaces.STDOUT)
-        signal_each(children_of(service.runner.pid), signal.SIGKILL)
+        signal_each(children(service.runner.pid), signal.SIGKILL)
         with self.assertRaises((workspaces.Gone, Refused)):
             first.finish()
         self.assertEqual(run(self.ws, "print(2)"), "2\n")
@@ -1293,8 +1294,3 @@ class Kill(Case):
         self.assertEqual(run(self.ws, "print(open('before').read())"), "1\n")
         service.baseline = service.snapshot() - {
             line for line in service.snapshot() if self.ws.name in line}
-
-
-def children_of(pid):
-    with open("/proc/%d/task/%d/children" % (pid, pid)) as f:
-        return [int(p) for p in f.read().split()]

@@ -2,6 +2,7 @@
 """The delegated subtree of a service under test, made and removed by
 tools/isobox-cgroup, and what is in it."""
 
+import glob
 import os
 import subprocess
 
@@ -71,3 +72,15 @@ def alive(pid):
 def parent(pid):
     s = status(pid)
     return s[1] if s is not None else None
+
+
+def children(pid):
+    """The processes that any of its threads has started and that are alive."""
+    found = set()
+    for path in glob.glob("/proc/%d/task/*/children" % pid):
+        try:
+            with open(path) as f:
+                found.update(map(int, f.read().split()))
+        except (FileNotFoundError, ProcessLookupError):
+            pass  # a thread that has just ended
+    return set(filter(alive, found))
