@@ -27,7 +27,7 @@
 #define JANITOR_MS 20000u
 #define JANITOR_MAX_US (2u * JANITOR_MS * 1000u)
 
-/* After one that was killed, or could not do it: then there is another. */
+/* After a janitor that was killed or failed, the next one comes so soon. */
 #define JANITOR_AGAIN_US 1000000u
 
 /* That a supervisor may have sent since we looked: it waits, a step has ended, it
@@ -376,8 +376,10 @@ static void take_report(
 {
 	if (has_booted(r) && (r->end == RUN_END_NONE || !w->seat.waits))
 		count_boot_cpu(s, r);
-	health_note_network(
-	    s, r, w->kind == WORKER_RUN && r->end != RUN_END_NONE);
+	/* What was given up knows only what was so when it booted. */
+	if (w->kind != WORKER_DROPPED)
+		health_note_network(
+		    s, r, w->kind == WORKER_RUN && r->end != RUN_END_NONE);
 	if (r->end == RUN_END_NONE) {
 		pool_ready(s, w, r);
 		return;

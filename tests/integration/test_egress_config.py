@@ -156,11 +156,18 @@ class TestLate(unittest.TestCase):
         self.service.wait_pool(1)
         wait_for("a kernel that waits",
                  lambda: self.metric("kernels_waiting") == 1, 60)
+        wait_for("the end of all boots", lambda: self.metric(
+            'pool_sandboxes{state="booting"}') == 0, 60)
         self.add_addresses()
         wait_for("egress", lambda: self.metric("egress_up") == 1, 90, 0.2)
         for _ in range(4):
             self.assertTrue(self.has_network())
         self.assertTrue(kernel_step(self.http)["network"])
+        # Those that were given up end meanwhile, and their end is no news.
+        self.assertEqual(self.metric("egress_up"), 1)
+        with open(self.service.path("log", "runner.log")) as f:
+            self.assertEqual(f.read().count("egress: filtered and verified"),
+                             1)
 
 
 class TestCanary(unittest.TestCase):
@@ -175,14 +182,14 @@ class TestCanary(unittest.TestCase):
         vpn = world.HOST_VPN + "/24", "dev", "vpn0"
         world.ip("addr", "del", *vpn, ns=place.host)
         self.addCleanup(world.ip, "addr", "add", *vpn, ns=place.host)
-        old = world.in_namespace(place.host, self.range, "40000 40007")
-        self.addCleanup(world.in_namespace, place.host, self.range, old)
+        old = world.in_namespace(place.host, self.set_ports, "40000 40007")
+        self.addCleanup(world.in_namespace, place.host, self.set_ports, old)
         service.start()
         for _ in range(3):
             self.assertTrue(service.client().run("python-slim", "pass")
                             ["network"], service.logs())
 
-    def range(self, value):
+    def set_ports(self, value):
         path = "/proc/sys/net/ipv4/ip_local_port_range"
         with open(path, "r+") as f:
             old = f.read()
