@@ -533,7 +533,6 @@ class Limits(SessionCase):
         for s in made:
             s.request("DELETE")
 
-
     def test_without_a_runner_none_is_taken(self):
         path = self.service.runner.path
         os.rename(path, path + ".away")

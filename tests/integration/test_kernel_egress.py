@@ -3,13 +3,12 @@
 and of open connections, while they rest, when they are fetched, and in a fork."""
 
 import contextlib
-import os
 import signal
 import threading
 
 import world
 from cgroups import children
-from harness import Service, wait_for
+from harness import Service, signal_each, wait_for
 from kernel_case import Kernel, KernelCase
 
 CONNECT = r'''
@@ -156,14 +155,14 @@ class Open(Case):
         thread.start()
         saver = wait_for("who saves", lambda: children(supervisor) - known,
                          every=0).pop()
-        os.kill(saver, signal.SIGSTOP)
+        signal_each([saver], signal.SIGSTOP)
         with open(self.service.path("workspaces", "sessions", k.id, "now"),
                   "w"):
             pass
         with contextlib.suppress(AssertionError):  # it stands already
             wait_for("a connection", lambda: "tcp 93.184.216.34 80" in
                      place.seen()[1], 2)
-        os.kill(saver, signal.SIGCONT)
+        signal_each([saver], signal.SIGCONT)
         thread.join()
         if answers[0].status == 201:
             Kernel(self.client, answers[0].json()).end()

@@ -243,20 +243,22 @@ class TestKill(unittest.TestCase):
         extra = [os.path.join(leaf, "x") for leaf in other.subtree.leaves()]
         for path in extra:
             os.mkdir(path)
-        os.kill(supervisor, signal.SIGKILL)
-        run.join()
-        wait_for("a janitor, and nobody else", lambda: len(
-            children(other.runner.pid) - {supervisor}) == 1)
-        janitor, = children(other.runner.pid)
-        # How long what was killed had booted and run is not known.
-        for phase in ("boot", "run"):
-            self.assertEqual(other.client().metrics()[
-                'isobox_phase_seconds_count{phase="%s"}' % phase], 0)
-        os.kill(janitor, signal.SIGKILL)
-        wait_for("a free slot", lambda: other.client().metrics()[
-            "isobox_runner_running"] == 0)
-        for path in extra:
-            os.rmdir(path)
+        try:
+            os.kill(supervisor, signal.SIGKILL)
+            run.join()
+            wait_for("a janitor, and nobody else", lambda: len(
+                children(other.runner.pid) - {supervisor}) == 1)
+            janitor, = children(other.runner.pid)
+            # How long what was killed had booted and run is not known.
+            for phase in ("boot", "run"):
+                self.assertEqual(other.client().metrics()[
+                    'isobox_phase_seconds_count{phase="%s"}' % phase], 0)
+            os.kill(janitor, signal.SIGKILL)
+            wait_for("a free slot", lambda: other.client().metrics()[
+                "isobox_runner_running"] == 0)
+        finally:
+            for path in extra:
+                os.rmdir(path)
         wait_for("the end of the leaf", lambda: not other.subtree.leaves())
 
     def test_terminate_drains(self):

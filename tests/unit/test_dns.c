@@ -85,7 +85,6 @@ static void broken_queries(void **state)
 	    -EINVAL, DNS_FORMERR);
 }
 
-/* 253 characters are a name, 254 are none. */
 /* A query for a name of four labels, of which the last may have 61 bytes. */
 static void put_long_query(struct buf *msg, size_t last)
 {
@@ -101,6 +100,7 @@ static void put_long_query(struct buf *msg, size_t last)
 	buf_put(msg, "\0" A, 5);
 }
 
+/* 253 characters are a name, 254 are none. */
 static void the_longest_name(void **state)
 {
 	cleanup_buf struct buf msg = {0};
