@@ -5,8 +5,8 @@
 #include "fcgi/rclient.h"
 #include "fcgi/response.h"
 
-/* Who collects metrics waits for 10 s by default (Prometheus' scrape_timeout): on
- * a busy host a runner that is slow is not told to be down. */
+/* Less than collectors wait (Prometheus' scrape_timeout is 10 s by default),
+ * and enough for a slow runner on a busy host not to be called down. */
 #define STATUS_TIMEOUT_MS 5000u
 
 /* Open like /readyz: numbers only, nothing of any client. */

@@ -45,8 +45,8 @@ static void name_it(struct exchange *x, struct newsession *n)
 	s->expires_ms = s->created_ms + s->ttl_sec * INT64_C(1000);
 }
 
-/* The runner could not be reached, so there is nothing to remove. Else what nobody
- * got would count as a session until the next sweep. */
+/* The runner could not be reached: there is nothing to remove, and until the
+ * next sweep the record would count as a session that nobody has. */
 static bool was_not_asked(const struct err *e)
 {
 	return e->kind == ERR_SANDBOX_FAILED &&

@@ -55,8 +55,8 @@ static int finish(struct app *app, enum ws_kind kind, const char *id)
 	return r;
 }
 
-/* A failure ends it, for the runner may be away. If it is that one's alone, then it
- * does not keep the others waiting: each time another one is the first. */
+/* A failure ends it, for the runner may be away. If it is that one's alone, the
+ * others do not wait for ever: each time another one is the first. */
 static void finish_all(
     struct app *app, enum ws_kind kind, const atomic_bool *stop)
 {
@@ -65,7 +65,6 @@ static void finish_all(
 	int n = kind == WS_SESSION
 		    ? store_sessions_ending(app->store, ids, BATCH, &e)
 		    : store_volumes_ending(app->store, ids, BATCH, &e);
-
 	const unsigned first = n > 0 ? randombytes_uniform((unsigned)n) : 0;
 
 	if (n < 0)

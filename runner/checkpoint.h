@@ -140,14 +140,14 @@ int checkpoint_save_begin(const struct checkpoint_order *o,
  * makes the sandbox go on: fd and deadline are new, call again. After anything else
  * *s is none. -EBUSY: there was not enough time, and the sandbox goes on.
  * -ETIMEDOUT: it is not known whether the sandbox still stands: kill it.
- * -EAGAIN: the sandbox stands still and nothing of it is saved yet; that goes on
- * with checkpoint_save_answer().
+ * -EAGAIN: the sandbox stands still and nothing of it is saved yet; the save
+ * goes on with checkpoint_save_answer().
  */
 int checkpoint_save_end(
     struct checkpoint_save *s, struct checkpoint_saved *ret, struct err *e);
 
-/* against: why it may not be saved as it stands, which is the save's failure; or
- * NULL. */
+/* against: why it may not be saved as it stands, which becomes the save's
+ * failure; NULL: it may. */
 void checkpoint_save_answer(
     const struct checkpoint_save *s, const struct err *against);
 

@@ -2,8 +2,8 @@
 /*
  * Whether we can run anything: the subtree is memory-capped (looked at when the
  * last look is a second old, since it takes some twenty system calls), and a
- * sandbox boots here (tried at start, and again
- * after a run failed by our own fault).
+ * sandbox boots here (tried at start, after a run failed by our own fault, and
+ * while runs have no network that should have one).
  */
 #include <errno.h>
 #include <stdio.h>
@@ -18,8 +18,8 @@
 /* While egress is down, another reason for it is logged so often. */
 #define EGRESS_LOG_US 60000000u
 
-/* And so often a sandbox is tried, for nobody else may come to see that it is up
- * again: a host that got its address late, a service that is idle. */
+/* And so often a sandbox is tried: an idle service would not find out that
+ * egress is up again, as on a host that got its address late. */
 #define EGRESS_RETRY_US 30000000u
 #define CAP_EVERY_US 1000000u
 
@@ -112,7 +112,7 @@ void health_probe_result(struct server *s, const struct run_report *r)
 		pool_poke(s, 0);
 		return;
 	}
-	/* One may just have been killed, or met the want of memory that the run
+	/* One may have been killed, or met the lack of memory that the run
 	 * before it met: where sandboxes did boot, two must fail. */
 	if (s->health == HEALTH_GOOD && s->health_failures++ == 0)
 		health_doubt(s);

@@ -220,7 +220,8 @@ void kernels_waiting_lost(
 /* Gives up the interpreters that wait: the registry or an image is another. */
 void kernels_drop_waiting(struct server *s);
 
-/* Likewise those without the network that they were to have: there is one again. */
+/* Likewise, when there is a network again, those that were to have one and do
+ * not. */
 void kernels_drop_offline(struct server *s);
 
 #endif

@@ -219,8 +219,8 @@ void kernel_client_gone(struct run *r)
 	interrupt(r);
 }
 
-/* The sandbox is back, but what the kernel does beside steps, and did when it was
- * saved, keeps it from its link. */
+/* The sandbox is back, but the kernel was saved in the middle of what it does
+ * beside steps, and that keeps it from its link. */
 static void held_up(struct run *r)
 {
 	if (!r->kernel.interrupted) {

@@ -125,8 +125,8 @@ struct workspace *workspaces_of(struct turn_thing *t);
 bool workspaces_reaped(struct server *s, pid_t pid, int status);
 void workspaces_sweep_soon(struct workspaces *ws);
 
-/* When all together seem to be at the ceiling, what is not known is counted soon:
- * a step may have deleted something. */
+/* When all together seem to be at the ceiling, what is not known is counted
+ * soon: a step may have deleted something. */
 void workspaces_recount_if_full(struct server *s);
 void workspaces_timeouts(struct server *s, uint64_t now_us);
 uint64_t workspaces_deadline_us(const struct server *s);

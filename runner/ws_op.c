@@ -92,8 +92,8 @@ static void send_failure(const struct ws_task *op, const struct err *why)
 	(void)ws_send(op, &frame, &ignored);
 }
 
-/* A program may set any time: what is too far away (the years from 2262 on) is as
- * far as can be said. */
+/* A program may set any time: what is too far away (the years from 2262 on) is
+ * as far as can be said. */
 static int64_t to_ns(const struct timespec *t)
 {
 	const int64_t ns = 1000000000;

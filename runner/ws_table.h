@@ -60,8 +60,8 @@ void ws_table_remove(struct ws_table *t, struct workspace *w);
 void ws_ref(struct workspace *w);
 void ws_unref(struct ws_table *t, struct workspace *w);
 
-/* Between these a sandbox writes there; nested, if one dies while the next one is
- * there already. */
+/* Between these a sandbox writes there; nested, if one dies while the next one
+ * is there already. */
 void ws_sandbox_begins(const struct ws_table *t, struct workspace *w);
 void ws_sandbox_ends(const struct ws_table *t, struct workspace *w);
 

@@ -11,8 +11,8 @@
  * there. However long that takes and whatever interrupts it: a sweep goes on.
  */
 
-/* Makes the folder that is used when the disk has no room for another, if it is not
- * there. */
+/* Makes the folder that is used when the disk has no room for another, unless
+ * it is there. */
 void ws_trash_keep_spare(const struct ws_root *r);
 
 /* Moves an entry away; ret_item names its place. ERR_NOT_FOUND when it is not

@@ -34,7 +34,7 @@ enum dns_rcode {
 /* An answer for the longest name, in DNS_UDP_MAX: (512 - 12 - 259) / 16. */
 #define DNS_ADDRESSES_MAX 15u
 
-/* The name with a length before each label and behind the last, type and class. */
+/* The name with a length before each label and after the last, type, class. */
 #define DNS_QUESTION_MAX (HOSTNAME_MAX + 2 + 4)
 
 struct dns_question {

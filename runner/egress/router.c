@@ -109,8 +109,9 @@ static int setup_proc(struct err *e)
 	return 0;
 }
 
-/* At a port for which no exception is made: what is allowed is not refused. Those
- * that will not do stay taken until another is found. */
+/* Should: be at a port that the policy refuses, or its probe would be let
+ * through. Those that will not do stay taken until one is found, so that none
+ * comes twice. */
 static int setup_canary(struct router *r, struct err *e)
 {
 	int taken[CANARY_TRIES];

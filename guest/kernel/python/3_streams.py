@@ -113,8 +113,8 @@ class Streams:
 
     @staticmethod
     def is_detached(f):
-        """Who detached it may have the rest in a new object: so one that is
-        there is left alone."""
+        """Asked of the object in its place only: who detached ours may have
+        put a new one around its buffer."""
         try:
             f.closed
         except ValueError:
