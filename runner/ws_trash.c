@@ -163,8 +163,9 @@ int ws_trash_take(const struct ws_root *r, int dir_fd, const char *name,
 	if (heap >= 0 && renameat(dir_fd, name, heap, "0") == 0)
 		return 0;
 	code = errno;
-	(void)unlinkat(r->trash_fd, ret_item, AT_REMOVEDIR);
-	ws_trash_keep_spare(r);
+	/* It may be the spare one, and a new one could not be made. */
+	if (renameat(r->trash_fd, ret_item, r->trash_fd, SPARE) != 0)
+		(void)unlinkat(r->trash_fd, ret_item, AT_REMOVEDIR);
 	if (code == ENOENT)
 		return err_set(e, ERR_NOT_FOUND, ENOENT,
 		    "there is no such file or folder");

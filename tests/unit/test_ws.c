@@ -343,6 +343,10 @@ static void it_goes_from_a_full_disk(void **state)
 	assert_int_equal(mkdirat(ws, "e", 0755), 0);
 	ws_trash_keep_spare(&root);
 	disk_is_full = true;
+	/* What is not there does not cost the spare folder. */
+	expect_kind(
+	    ws_trash_take(&root, ws, "none", item, &e), &e, ERR_NOT_FOUND);
+	assert_true(trash_is_empty());
 	assert_int_equal(ws_trash_take(&root, ws, "d", item, &e), 0);
 	assert_int_equal(ws_trash_take(&root, ws, "e", other, &e), -ENOSPC);
 	assert_int_equal(ws_trash_empty(&root, item, &e), 0);
