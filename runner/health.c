@@ -126,8 +126,8 @@ void health_doubt(struct server *s)
 		s->next_probe_us = clock_us();
 }
 
-void health_note_network(
-    struct server *s, const struct run_report *r, bool was_run)
+void health_note_network(struct server *s, const struct run_report *r,
+    uint64_t begun_us, bool was_run)
 {
 	struct runner_status *st = &s->status;
 	const uint64_t now_us = clock_us();
@@ -141,12 +141,14 @@ void health_note_network(
 		if (st->egress != STATUS_EGRESS_UP)
 			log_info("egress: filtered and verified");
 		st->egress = STATUS_EGRESS_UP;
+		s->egress_up_us = now_us;
 		s->egress_probe_us = UINT64_MAX;
 		pool_drop_offline(s);
 		kernels_drop_offline(s);
 		return;
 	}
-	if (r->network != RUN_NETWORK_DOWN)
+	/* What began earlier knows only what was so then. */
+	if (r->network != RUN_NETWORK_DOWN || begun_us < s->egress_up_us)
 		return;
 	if (st->egress != STATUS_EGRESS_DOWN ||
 	    (now_us >= s->egress_log_us &&

@@ -72,6 +72,7 @@ struct worker {
 	TAILQ_ENTRY(worker) link;
 	enum worker_kind kind;
 	bool holds_slot;
+	uint64_t begun_us;
 	pid_t pid; /* 0: a janitor that comes at its deadline */
 	uint64_t deadline_us; /* then it is killed; UINT64_MAX: it was */
 	struct leaf *leaf;
@@ -126,6 +127,7 @@ struct server {
 	uint64_t cap_until_us; /* no need to look again before */
 	enum health health;
 	char health_reason[sizeof(((struct err *)0)->msg)];
+	uint64_t egress_up_us; /* when a network was last verified; 0: never */
 	uint64_t egress_log_us; /* from then on, see health_note_network() */
 	unsigned health_failures; /* probes in a row, while it is good */
 	bool probing;
@@ -201,9 +203,10 @@ void health_probe_result(struct server *s, const struct run_report *r);
 /* A run failed by our or the host's fault: look again soon. */
 void health_doubt(struct server *s);
 
-/* A run or a probe tells of its network; the log hears of changes only. */
-void health_note_network(
-    struct server *s, const struct run_report *r, bool was_run);
+/* A run or a probe that began then tells of its network; the log hears of changes
+ * only. */
+void health_note_network(struct server *s, const struct run_report *r,
+    uint64_t begun_us, bool was_run);
 
 /* server.c */
 int server_watch(struct server *s, struct source *src, uint32_t events);

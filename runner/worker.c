@@ -84,6 +84,7 @@ static struct worker *worker_new(enum worker_kind kind, struct leaf *leaf)
 		return NULL;
 	w->source = (struct source){.kind = SOURCE_WORKER, .fd = -1};
 	w->kind = kind;
+	w->begun_us = clock_us();
 	w->is_kernel = kind == WORKER_KERNEL;
 	w->leaf = leaf;
 	return w;
@@ -376,10 +377,8 @@ static void take_report(
 {
 	if (has_booted(r) && (r->end == RUN_END_NONE || !w->seat.waits))
 		count_boot_cpu(s, r);
-	/* What was given up knows only what was so when it booted. */
-	if (w->kind != WORKER_DROPPED)
-		health_note_network(
-		    s, r, w->kind == WORKER_RUN && r->end != RUN_END_NONE);
+	health_note_network(
+	    s, r, w->begun_us, w->kind == WORKER_RUN && r->end != RUN_END_NONE);
 	if (r->end == RUN_END_NONE) {
 		pool_ready(s, w, r);
 		return;

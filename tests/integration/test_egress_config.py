@@ -169,6 +169,18 @@ class TestLate(unittest.TestCase):
             self.assertEqual(f.read().count("egress: filtered and verified"),
                              1)
 
+    def test_what_began_without_one_tells_nothing_of_now(self):
+        code = "import time; print(1, flush=True); time.sleep(%d)"
+        with self.http.open_stream(
+                "python-slim", code % 15, limits={"wallTimeMs": 20000}) as c:
+            events = c.events()
+            next(e for e in events if e.name == "stdout")
+            self.add_addresses()
+            wait_for("a network", self.has_network)
+            next(e for e in events if e.name == "done")
+        wait_for("the end of it", lambda: self.metric("runner_running") == 0)
+        self.assertEqual(self.metric("egress_up"), 1)
+
 
 class TestCanary(unittest.TestCase):
     """The port of the host that is tried is none that the operator allows."""
