@@ -146,6 +146,34 @@ static int open_spaces(struct watch *w, struct err *e)
 
 /* ---- verdicts ------------------------------------------------------------ */
 
+/* What follows from a count: the room that is left, the accounts; at the first one
+ * the limits. */
+static void take_count(struct watch *w)
+{
+	w->state.room_bytes = UINT64_MAX / 2;
+	w->state.room_files = UINT64_MAX / 2;
+	for (unsigned i = 0; i < w->order->step->count; i++) {
+		struct space *s = &w->spaces[i];
+		uint64_t room, files = 0;
+
+		if (!w->begun) {
+			s->begun_bytes = s->usage.bytes;
+			s->limit = quota_limit(s->is->quota, s->usage.bytes);
+		}
+		room =
+		    s->limit > s->usage.bytes ? s->limit - s->usage.bytes : 0;
+		if (s->usage.files < LIMIT_WS_FILES)
+			files = LIMIT_WS_FILES - s->usage.files;
+		if (room < w->state.room_bytes)
+			w->state.room_bytes = room;
+		if (files < w->state.room_files)
+			w->state.room_files = files;
+		/* Odd: a step writes here, this is no last word. */
+		ws_account_set(s->is->account, 1, &s->usage);
+	}
+	w->begun = true;
+}
+
 static int check_space(const struct space *s, struct err *e)
 {
 	const char *word = ws_kind_word(s->is->kind);
@@ -230,7 +258,7 @@ static int count(struct watch *w, bool frozen, struct err *e)
 		return QUOTA_FREEZE;
 	if (rc < 0)
 		return rc;
-	quota_take_count(w);
+	take_count(w);
 	w->state.then = before;
 	w->state.then.now_us = clock_us();
 	w->state.cost_us = cpu_now_us() - cpu_us;

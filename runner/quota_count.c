@@ -254,29 +254,3 @@ int quota_look(const struct watch *w, struct quota_signal *ret, struct err *e)
 	ret->now_us = clock_us();
 	return 0;
 }
-
-void quota_take_count(struct watch *w)
-{
-	w->state.room_bytes = UINT64_MAX / 2;
-	w->state.room_files = UINT64_MAX / 2;
-	for (unsigned i = 0; i < w->order->step->count; i++) {
-		struct space *s = &w->spaces[i];
-		uint64_t room, files = 0;
-
-		if (!w->begun) {
-			s->begun_bytes = s->usage.bytes;
-			s->limit = quota_limit(s->is->quota, s->usage.bytes);
-		}
-		room =
-		    s->limit > s->usage.bytes ? s->limit - s->usage.bytes : 0;
-		if (s->usage.files < LIMIT_WS_FILES)
-			files = LIMIT_WS_FILES - s->usage.files;
-		if (room < w->state.room_bytes)
-			w->state.room_bytes = room;
-		if (files < w->state.room_files)
-			w->state.room_files = files;
-		/* Odd: a step writes here, this is no last word. */
-		ws_account_set(s->is->account, 1, &s->usage);
-	}
-	w->begun = true;
-}

@@ -51,8 +51,4 @@ int quota_look(const struct watch *w, struct quota_signal *ret, struct err *e);
  * no name, too. -ESTALE like ws_count(). */
 int quota_count_spaces(struct watch *w, struct err *e);
 
-/* What follows from that: the room that is left, the accounts; at the first count
- * the limits. */
-void quota_take_count(struct watch *w);
-
 #endif

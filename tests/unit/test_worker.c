@@ -108,11 +108,12 @@ void pool_poke(struct server *s, uint64_t delay_us)
 	(void)delay_us;
 }
 
-void health_note_network(
-    struct server *s, const struct run_report *r, bool was_run)
+void health_note_network(struct server *s, const struct run_report *r,
+    uint64_t begun_us, bool was_run)
 {
 	(void)s;
 	(void)r;
+	(void)begun_us;
 	(void)was_run;
 }
 
