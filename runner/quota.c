@@ -9,9 +9,11 @@
  * sentry and the gofer have written, which is all but what programs write to
  * mapped files, and count every now and then without a reason.
  *
- * When so much is gone that the step may be over its quota, it is stopped
- * (SIGSTOP to the sentry and the gofer, which do all the writing) while we count.
- * Only such a count ends a step: nothing changes during it, so it is exact.
+ * When so much is gone that the step may be over its quota, the sentry and the
+ * gofer, which do all the writing, are stopped (SIGSTOP) while we count. Only such
+ * a count ends a step: no file comes, goes or moves during it, so none is counted
+ * twice. The program itself may run on, but gets no further than to write to
+ * pages that it has mapped, which is as much its own.
  */
 #include "runner/quota.h"
 
@@ -250,7 +252,7 @@ static int count(struct watch *w, bool frozen, struct err *e)
 	int rc;
 
 	/* What is written meanwhile may not be counted: it comes on top. */
-	if ((rc = frozen ? 0 : quota_read_pids(w, e)) < 0 ||
+	if ((rc = quota_read_pids(w, e)) < 0 ||
 	    (rc = quota_look(w, &before, e)) < 0)
 		return rc;
 	rc = quota_count_spaces(w, e);
@@ -270,10 +272,10 @@ static int count(struct watch *w, bool frozen, struct err *e)
 
 static int count_frozen(struct watch *w, struct err *e)
 {
-	int rc = quota_freeze(w, e);
+	int rc;
 
-	if (rc == 0)
-		rc = count(w, true, e);
+	quota_freeze(w);
+	rc = count(w, true, e);
 	/* Over: it stays as it is until the supervisor has killed it. */
 	if (rc >= 0)
 		quota_thaw(w);
@@ -340,6 +342,8 @@ static _Noreturn void watch_main(struct watch *w, pid_t supervisor)
 		tell(w, &e);
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != supervisor)
 		_exit(1);
+	if (quota_find_writers(w, &e) < 0)
+		tell(w, &e);
 	if (w->order->hold)
 		hold(w);
 	while (tick(w, &e) >= 0) {

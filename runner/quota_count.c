@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/pidfd.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
@@ -24,13 +25,35 @@
 #include "lib/clock.h"
 #include "runner/quota_int.h"
 
-/* runsc, gofer and sentry are the first in a leaf, what shares files with one of
- * them comes later. */
-#define PIDS_OWN 4u
-
 /* How long the processes of a sandbox may take to stop. */
 #define STOP_TRIES 200
 #define STOP_WAIT_US 500
+
+/* ---- the processes --------------------------------------------------------- */
+
+struct proc_stat {
+	char state;
+	pid_t parent;
+};
+
+/* /proc/PID/stat or /proc/PID/task/TID/stat, proc(5): "PID (name) state parent".
+ * False: it is gone. */
+static bool read_stat(int dir, const char *path, struct proc_stat *ret)
+{
+	char text[512];
+	const char *at;
+	cleanup_fd int fd = openat(dir, path, O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd >= 0 ? read(fd, text, sizeof text - 1) : -1;
+
+	if (n <= 0)
+		return false;
+	text[n] = '\0';
+	at = strrchr(text, ')');
+	if (at == NULL || strlen(at) < 5)
+		return false;
+	*ret = (struct proc_stat){at[2], (pid_t)strtol(at + 4, NULL, 10)};
+	return true;
+}
 
 int quota_read_pids(struct watch *w, struct err *e)
 {
@@ -42,79 +65,83 @@ int quota_read_pids(struct watch *w, struct err *e)
 	return 0;
 }
 
-/* ---- stopping ------------------------------------------------------------ */
-
-static bool is_running(int tasks, const char *tid)
+static bool is_writer(const struct watch *w, pid_t pid)
 {
-	char path[sizeof(((struct dirent *)NULL)->d_name) + 8], text[512];
-	const char *state;
-	cleanup_fd int fd = -1;
-	ssize_t n;
+	char path[32];
+	struct proc_stat s;
 
-	(void)snprintf(path, sizeof path, "%s/stat", tid);
-	fd = openat(tasks, path, O_RDONLY | O_CLOEXEC);
-	n = fd >= 0 ? read(fd, text, sizeof text - 1) : -1;
-	if (n <= 0)
-		return false; /* it is gone */
-	text[n] = '\0';
-	state = strrchr(text, ')');
-	return state != NULL && strlen(state) > 2 &&
-	       strchr("TtZX", state[2]) == NULL;
+	(void)snprintf(path, sizeof path, "/proc/%d/stat", pid);
+	return read_stat(AT_FDCWD, path, &s) && s.parent == w->order->sandbox;
 }
+
+int quota_find_writers(struct watch *w, struct err *e)
+{
+	int rc = quota_read_pids(w, e);
+
+	for (size_t i = 0; rc == 0 && i < w->pid_count; i++) {
+		struct writer *next = &w->writers[w->writer_count];
+
+		if (!is_writer(w, w->pids[i]))
+			continue;
+		if (w->writer_count == QUOTA_WRITERS_MAX)
+			return err_set(e, ERR_INTERNAL, EPROTO,
+			    "runsc has more than %u children",
+			    QUOTA_WRITERS_MAX);
+		next->pid = w->pids[i];
+		next->pidfd = pidfd_open(next->pid, 0);
+		if (next->pidfd < 0)
+			return err_sys(e, errno, "runsc's child");
+		w->writer_count++;
+	}
+	if (rc == 0 && w->writer_count == 0)
+		return err_set(e, ERR_INTERNAL, ESRCH, "runsc has no children");
+	return rc;
+}
+
+/* ---- stopping ------------------------------------------------------------ */
 
 /* Each thread: one that was in a system call stops at its end. */
 static bool is_stopped(pid_t pid)
 {
-	char path[32];
+	char path[sizeof(((struct dirent *)NULL)->d_name) + 8];
 	cleanup_dir DIR *d = NULL;
 	const struct dirent *x;
+	struct proc_stat s;
 
 	(void)snprintf(path, sizeof path, "/proc/%d/task", pid);
 	d = opendir(path);
-	while (d != NULL && (x = readdir(d)) != NULL)
-		if (x->d_name[0] != '.' && is_running(dirfd(d), x->d_name))
+	while (d != NULL && (x = readdir(d)) != NULL) {
+		if (x->d_name[0] == '.')
+			continue;
+		(void)snprintf(path, sizeof path, "%s/stat", x->d_name);
+		if (read_stat(dirfd(d), path, &s) &&
+		    strchr("TtZX", s.state) == NULL)
 			return false;
+	}
 	return true;
 }
 
-/* Not to the first, which is only the parent of the others. */
-static void signal_one(const struct watch *w, size_t i, int sig)
+/* Not the stubs: the sentry traces them while it makes a process or a thread,
+ * and ends when one shows another signal than it waits for (a SIGCONT takes away
+ * the SIGSTOP that PTRACE_ATTACH sends; signal(7), ptrace(2)). */
+static void signal_writers(const struct watch *w, int sig)
 {
-	if (w->pids[i] > 0 && w->pids[i] != w->order->sandbox)
-		(void)kill(w->pids[i], sig);
+	for (size_t i = 0; i < w->writer_count; i++)
+		(void)pidfd_send_signal(w->writers[i].pidfd, sig, NULL, 0);
 }
 
-/* To the sentry first, then to the gofer: they write, and between two signals a
- * busy host may let us wait (seen: 45 ms, 66 MiB). */
-static void signal_all(const struct watch *w, int sig)
+void quota_freeze(const struct watch *w)
 {
-	const size_t own = w->pid_count < PIDS_OWN ? w->pid_count : PIDS_OWN;
-
-	for (size_t i = own; i > 0; i--)
-		signal_one(w, i - 1, sig);
-	for (size_t i = own; i < w->pid_count; i++)
-		signal_one(w, i, sig);
-}
-
-int quota_freeze(struct watch *w, struct err *e)
-{
-	int rc = quota_read_pids(w, e);
-
-	if (rc < 0)
-		return rc;
-	signal_all(w, SIGSTOP);
-	for (size_t i = 0; i < w->pid_count; i++)
+	signal_writers(w, SIGSTOP);
+	for (size_t i = 0; i < w->writer_count; i++)
 		for (int n = 0;
-		     n < STOP_TRIES && w->pids[i] > 0 &&
-		     w->pids[i] != w->order->sandbox && !is_stopped(w->pids[i]);
-		     n++)
+		     n < STOP_TRIES && !is_stopped(w->writers[i].pid); n++)
 			(void)usleep(STOP_WAIT_US);
-	return 0;
 }
 
 void quota_thaw(const struct watch *w)
 {
-	signal_all(w, SIGCONT);
+	signal_writers(w, SIGCONT);
 }
 
 /* ---- counting ------------------------------------------------------------ */
@@ -191,16 +218,12 @@ static int add_process(const struct watch *w, pid_t pid, struct ws_inodes *seen,
 }
 
 /* systrap's stubs, of which there are some for each process of the program, have
- * the sentry's descriptors and no others: looked at once. */
-static bool has_same_files(pid_t a, pid_t b)
+ * the sentry's descriptors and no others. */
+static bool has_writers_files(const struct watch *w, pid_t pid)
 {
-	return syscall(SYS_kcmp, a, b, KCMP_FILES, 0, 0) == 0;
-}
-
-static bool was_seen(const struct watch *w, size_t i)
-{
-	for (size_t n = 0; n < i && n < PIDS_OWN; n++)
-		if (has_same_files(w->pids[n], w->pids[i]))
+	for (size_t i = 0; i < w->writer_count; i++)
+		if (syscall(SYS_kcmp, w->writers[i].pid, pid, KCMP_FILES, 0,
+			0) == 0)
 			return true;
 	return false;
 }
@@ -213,8 +236,10 @@ static int count_deleted(
 	struct ws_inodes seen = {0};
 	int rc = 0;
 
+	for (size_t i = 0; rc == 0 && i < w->writer_count; i++)
+		rc = add_process(w, w->writers[i].pid, &seen, sum);
 	for (size_t i = 0; rc == 0 && i < w->pid_count; i++)
-		if (!was_seen(w, i))
+		if (!has_writers_files(w, w->pids[i]))
 			rc = add_process(w, w->pids[i], &seen, sum);
 	ws_inodes_free(&seen);
 	return rc < 0 ? err_sys(e, -rc, "the sandbox's open files") : 0;
@@ -260,8 +285,8 @@ int quota_look(const struct watch *w, struct quota_signal *ret, struct err *e)
 	ret->free_bytes = fs.f_bfree * fs.f_frsize;
 	ret->free_files = fs.f_ffree;
 	ret->written_bytes = 0;
-	for (size_t i = 0; i < w->pid_count && i < PIDS_OWN; i++)
-		ret->written_bytes += written_by(w->pids[i]);
+	for (size_t i = 0; i < w->writer_count; i++)
+		ret->written_bytes += written_by(w->writers[i].pid);
 	ret->now_us = clock_us();
 	return 0;
 }

@@ -15,6 +15,7 @@
 /* Inside the process that holds the quota: quota.c, quota_count.c. */
 
 #define QUOTA_PIDS_MAX 2048u
+#define QUOTA_WRITERS_MAX 4u
 
 struct space {
 	const struct step_space *is;
@@ -24,11 +25,22 @@ struct space {
 	struct ws_usage usage;
 };
 
+/* The sentry or the gofer, which write what the program writes. All other
+ * processes of a sandbox are runsc itself, their parent, and systrap's stubs, the
+ * sentry's children, which run the program's code and can only write to what is
+ * mapped. */
+struct writer {
+	pid_t pid;
+	int pidfd;
+};
+
 struct watch {
 	const struct quota_order *order;
 	int out; /* to the supervisor */
 	struct space spaces[TURN_THINGS];
 	struct quota_state state;
+	struct writer writers[QUOTA_WRITERS_MAX];
+	size_t writer_count;
 	pid_t pids[QUOTA_PIDS_MAX];
 	size_t pid_count;
 	bool begun;
@@ -39,9 +51,12 @@ struct watch {
 /* Which processes the sandbox has, into w->pids. */
 int quota_read_pids(struct watch *w, struct err *e);
 
-/* Likewise, and all stand still when this returns. A thread that is in a write
- * stops after it. */
-int quota_freeze(struct watch *w, struct err *e);
+/* Once, of a sandbox that has booted, into w->writers; none is an error. */
+int quota_find_writers(struct watch *w, struct err *e);
+
+/* The writers stand still when this returns. A thread that is in a write stops
+ * after it. */
+void quota_freeze(const struct watch *w);
 void quota_thaw(const struct watch *w);
 
 /* What costs next to nothing to know. */

@@ -618,12 +618,25 @@ with open("/memory/big", "wb") as f:
         finally:
             volume.remove()
 
-    def test_what_others_write_does_no_harm(self):
-        """It makes us stop the step and count, again and again."""
+    def beside_noise(self, code):
+        """stdout of a step that is nearly over its quota, while others write:
+        it is stopped and counted again and again."""
         with as_runner():
             with open(self.at("nearly"), "wb") as f:
                 f.write(bytes(62 * MIB))
-        s = step(self.ws, """
+        s = step(self.ws, code, limits=LONG)
+        noise = service.path("noise")
+        until = time.monotonic() + 5
+        while time.monotonic() < until:
+            with open(noise, "wb") as f:
+                for _ in range(100):
+                    f.write(bytes(MIB))
+            os.remove(noise)
+        self.assertEqual(s.finish(), (0, False), s.stderr)
+        return s.stdout.decode()
+
+    def test_what_others_write_does_no_harm(self):
+        self.assertEqual(self.beside_noise("""
 import subprocess, sys, threading, time
 done = []
 def work():
@@ -638,16 +651,26 @@ for t in threads:
     t.join()
 print(subprocess.run([sys.executable, "-c", "print(len(b'x' * 9))"],
                      capture_output=True, text=True).stdout, len(done))
-""", limits=LONG)
-        noise = service.path("noise")
-        until = time.monotonic() + 5
-        while time.monotonic() < until:
-            with open(noise, "wb") as f:
-                for _ in range(100):
-                    f.write(bytes(MIB))
-            os.remove(noise)
-        self.assertEqual(s.finish(), (0, False), s.stderr)
-        self.assertEqual(s.stdout, b"9\n 4\n")
+"""), "9\n 4\n")
+
+    def test_what_begins_while_it_is_stopped(self):
+        """The sentry traces a process or thread that it makes, and takes no
+        signal of ours for its own: it would end."""
+        self.assertEqual(self.beside_noise("""
+import os, threading, time
+end = time.monotonic() + 5
+ended = set()
+while time.monotonic() < end:
+    pids = [os.fork() for _ in range(4)]
+    if 0 in pids:
+        threads = [threading.Thread(target=sum, args=(range(9),))
+                   for _ in range(4)]
+        for t in threads:
+            t.start()
+        os._exit(3)
+    ended |= {os.waitstatus_to_exitcode(os.waitpid(p, 0)[1]) for p in pids}
+print(ended)
+"""), "{3}\n")
 
     def test_what_is_over_may_shrink_but_not_grow(self):
         with as_runner():
