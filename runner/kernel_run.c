@@ -78,14 +78,14 @@ void kernel_go_idle(struct run *r)
 	r->deadline_us = clock_us() + REST_AFTER_US;
 	r->hold_until_us = 0;
 	if (r->kernel.watch_us == 0)
-		quota_rest(&r->quota, true);
+		quota_rest(&r->quota, r->limits.cpus_milli);
 	r->kernel.watch_us = 0;
 }
 
 void kernel_watch(struct run *r)
 {
 	r->kernel.watch_us = 0;
-	quota_rest(&r->quota, false);
+	quota_begin(&r->quota, r->limits.cpus_milli);
 }
 
 static void kernel_ready(struct run *r)
@@ -117,7 +117,7 @@ static void adopt(struct run *r)
 	if (r->quota.pid < 0 && run_watch_quota(r, false, &e) < 0)
 		run_end(r, RUN_END_FAILED, e.msg);
 	else if (r->phase == PHASE_IDLE)
-		quota_rest(&r->quota, true);
+		quota_rest(&r->quota, r->limits.cpus_milli);
 }
 
 /* ---- a step -------------------------------------------------------------- */

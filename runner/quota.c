@@ -33,8 +33,6 @@
 #include "lib/clock.h"
 #include "runner/quota_int.h"
 
-#define TICK_US 10000u
-
 /* Less is gone: not worth a count. */
 #define FALL_BYTES (4ull << 20)
 #define FALL_FILES 2000u
@@ -98,9 +96,11 @@ enum quota_verdict quota_decide(
 	return QUOTA_WAIT;
 }
 
-/* Words to the process; any ends the hold. */
-#define WORK 'w'
-#define REST 'r'
+/* To the process; any ends the hold. */
+struct word {
+	bool rests;
+	uint32_t cpus_milli;
+};
 
 /* ---- the process --------------------------------------------------------- */
 
@@ -272,29 +272,45 @@ static int count(struct watch *w, bool frozen, struct err *e)
 
 static int count_frozen(struct watch *w, struct err *e)
 {
-	int rc;
+	const uint64_t begun_us = clock_us();
+	bool slow;
+	int rc = quota_freeze(w, e);
 
-	quota_freeze(w);
-	rc = count(w, true, e);
+	if (rc == 0)
+		rc = count(w, true, e);
 	/* Over: it stays as it is until the supervisor has killed it. */
-	if (rc >= 0)
-		quota_thaw(w);
+	if (rc < 0)
+		return rc;
+	/* That it did not write meanwhile says nothing. */
+	w->pace.wrote_us += clock_us() - begun_us;
+	slow = quota_too_fast(&w->pace, &w->state, &w->state.then);
+	rc = quota_set_pace(w, slow, e);
+	quota_thaw(w);
 	return rc;
+}
+
+/* What the file system's signs say. */
+static int look(struct watch *w, enum quota_verdict *ret, struct err *e)
+{
+	struct quota_signal now;
+	int rc = quota_look(w, &now, e);
+	bool slow;
+
+	if (rc < 0)
+		return rc;
+	slow = quota_too_fast(&w->pace, &w->state, &now);
+	*ret = quota_decide(&w->state, &now);
+	return *ret == QUOTA_FREEZE ? 0 : quota_set_pace(w, slow, e);
 }
 
 static int tick(struct watch *w, struct err *e)
 {
-	struct quota_signal now;
-	enum quota_verdict v = QUOTA_COUNT;
-	int rc;
+	enum quota_verdict v;
+	int rc = look(w, &v, e);
 
-	if (w->begun) {
-		rc = quota_look(w, &now, e);
-		if (rc < 0)
-			return rc;
-		v = quota_decide(&w->state, &now);
-	}
-	if (v == QUOTA_COUNT) {
+	if (rc < 0)
+		return rc;
+	if (!w->begun || v == QUOTA_COUNT) {
 		rc = count(w, false, e);
 		if (rc < 0)
 			return rc;
@@ -303,32 +319,31 @@ static int tick(struct watch *w, struct err *e)
 	return v == QUOTA_FREEZE ? count_frozen(w, e) : 0;
 }
 
-/* Until the sandbox that waits has a program. */
-static void hold(const struct watch *w)
+static void take_word(struct watch *w, const struct word *word)
 {
-	char word;
+	/* The supervisor has set it, we may have set it since. */
+	if (word->cpus_milli != w->cpus_milli)
+		w->cpus_set = 0;
+	w->cpus_milli = word->cpus_milli;
+	w->state.rests = word->rests;
+	for (unsigned i = 0; i < w->order->step->count; i++)
+		w->spaces[i].begun_bytes = w->spaces[i].usage.bytes;
+}
+
+/* What the supervisor says; `flags` of recv(2). Ends with it. */
+static bool listen_to(struct watch *w, int flags)
+{
+	struct word word;
 	ssize_t n;
 
 	do
-		n = recv(w->out, &word, sizeof word, 0);
+		n = recv(w->out, &word, sizeof word, flags);
 	while (n < 0 && errno == EINTR);
-	if (n <= 0)
-		_exit(0);
-}
-
-/* What the supervisor has said since. */
-static void listen_to(struct watch *w)
-{
-	char word;
-	ssize_t n;
-
-	while ((n = recv(w->out, &word, sizeof word, MSG_DONTWAIT)) > 0) {
-		w->state.rests = word == REST;
-		for (unsigned i = 0; i < w->order->step->count; i++)
-			w->spaces[i].begun_bytes = w->spaces[i].usage.bytes;
-	}
 	if (n == 0)
 		_exit(0);
+	if (n == sizeof word)
+		take_word(w, &word);
+	return n > 0;
 }
 
 static _Noreturn void watch_main(struct watch *w, pid_t supervisor)
@@ -344,11 +359,13 @@ static _Noreturn void watch_main(struct watch *w, pid_t supervisor)
 		_exit(1);
 	if (quota_find_writers(w, &e) < 0)
 		tell(w, &e);
+	/* Until the sandbox that waits has a program. */
 	if (w->order->hold)
-		hold(w);
+		(void)listen_to(w, 0);
 	while (tick(w, &e) >= 0) {
-		(void)usleep(w->state.rests ? REST_TICK_US : TICK_US);
-		listen_to(w);
+		(void)usleep(w->state.rests ? REST_TICK_US : QUOTA_TICK_US);
+		while (listen_to(w, MSG_DONTWAIT))
+			;
 	}
 	tell(w, &e);
 }
@@ -373,6 +390,7 @@ int quota_start(
 		(void)close(fds[0]);
 		w->order = o;
 		w->out = fds[1];
+		w->cpus_milli = w->cpus_set = o->cpus_milli;
 		watch_main(w, supervisor);
 	}
 	(void)close(fds[1]);
@@ -386,19 +404,24 @@ int quota_start(
 	return 0;
 }
 
-void quota_begin(const struct quota_watch *q)
+static void say(const struct quota_watch *q, bool rests, uint32_t cpus_milli)
 {
-	quota_rest(q, false);
-}
-
-void quota_rest(const struct quota_watch *q, bool rests)
-{
-	const char word = rests ? REST : WORK;
+	const struct word word = {rests, cpus_milli};
 
 	/* If it is not there any more, quota_read() tells. */
 	if (q->fd >= 0)
 		(void)send(
 		    q->fd, &word, sizeof word, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+void quota_begin(const struct quota_watch *q, uint32_t cpus_milli)
+{
+	say(q, false, cpus_milli);
+}
+
+void quota_rest(const struct quota_watch *q, uint32_t cpus_milli)
+{
+	say(q, true, cpus_milli);
 }
 
 int quota_read(struct quota_watch *q, struct err *e)

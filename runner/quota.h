@@ -33,7 +33,8 @@ struct step {
 /*
  * Holds the quota while a step runs: a process beside the supervisor that looks at
  * what the step's workspaces take of the disk, deleted files that are still open
- * included, and tells when it is too much. The sandbox is stopped by then.
+ * included, and tells when it is too much. The sandbox is stopped by then. Near the
+ * quota it takes CPU from a step that writes fast.
  */
 struct quota_watch {
 	pid_t pid; /* -1: none */
@@ -47,6 +48,7 @@ struct quota_order {
 	pid_t sandbox; /* a process in the sandbox's user namespace */
 	const int *close_fds; /* what the process must not keep open */
 	unsigned close_count;
+	uint32_t cpus_milli; /* what the leaf has */
 	bool hold; /* until quota_begin() */
 };
 
@@ -54,12 +56,12 @@ struct quota_order {
 int quota_start(
     const struct quota_order *o, struct quota_watch *ret, struct err *e);
 
-/* The program begins. Of one that was not held it changes nothing. */
-void quota_begin(const struct quota_watch *q);
+/* The program begins, in a leaf that has so much CPU. */
+void quota_begin(const struct quota_watch *q, uint32_t cpus_milli);
 
-/* Of a kernel: no step runs, or one does again. What goes on in between is still
- * watched, with less effort. */
-void quota_rest(const struct quota_watch *q, bool rests);
+/* Of a kernel: no step runs, or one does again (quota_begin()). What goes on in
+ * between is still watched, with less effort. */
+void quota_rest(const struct quota_watch *q, uint32_t cpus_milli);
 
 /* What it tells: negative, with the step's end in *e. 0: nothing yet. */
 int quota_read(struct quota_watch *q, struct err *e);
@@ -94,6 +96,18 @@ enum quota_verdict {
 
 enum quota_verdict quota_decide(
     const struct quota_state *s, const struct quota_signal *now);
+
+/* How fast it writes. All 0: not known. */
+struct quota_pace {
+	uint64_t written_bytes, at_us; /* of the last look */
+	uint64_t wrote_us; /* when it last wrote */
+	uint64_t ahead_bytes; /* before the next look, should that be late */
+	bool slow;
+};
+
+/* quota_pace.c: whether it must be slowed down, from one look after the other. */
+bool quota_too_fast(struct quota_pace *p, const struct quota_state *s,
+    const struct quota_signal *now);
 
 /* How much a step may leave, which found `used`: what is over the quota already
  * may stay, so that a step can delete, but not grow. */

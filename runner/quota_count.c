@@ -130,13 +130,18 @@ static void signal_writers(const struct watch *w, int sig)
 		(void)pidfd_send_signal(w->writers[i].pidfd, sig, NULL, 0);
 }
 
-void quota_freeze(const struct watch *w)
+int quota_freeze(struct watch *w, struct err *e)
 {
+	int rc;
+
 	signal_writers(w, SIGSTOP);
+	/* What gets no CPU does not see the signal. */
+	rc = quota_set_pace(w, false, e);
 	for (size_t i = 0; i < w->writer_count; i++)
 		for (int n = 0;
 		     n < STOP_TRIES && !is_stopped(w->writers[i].pid); n++)
 			(void)usleep(STOP_WAIT_US);
+	return rc;
 }
 
 void quota_thaw(const struct watch *w)

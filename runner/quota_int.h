@@ -12,8 +12,10 @@
 #include "runner/turn.h"
 #include "runner/ws_walk.h"
 
-/* Inside the process that holds the quota: quota.c, quota_count.c. */
+/* Inside the process that holds the quota: quota.c, quota_count.c,
+ * quota_pace.c. */
 
+#define QUOTA_TICK_US 10000u
 #define QUOTA_PIDS_MAX 2048u
 #define QUOTA_WRITERS_MAX 4u
 
@@ -39,6 +41,9 @@ struct watch {
 	int out; /* to the supervisor */
 	struct space spaces[TURN_THINGS];
 	struct quota_state state;
+	struct quota_pace pace;
+	uint32_t cpus_milli; /* the leaf's limit */
+	uint32_t cpus_set; /* what it has by now: less when it is too fast */
 	struct writer writers[QUOTA_WRITERS_MAX];
 	size_t writer_count;
 	pid_t pids[QUOTA_PIDS_MAX];
@@ -56,7 +61,7 @@ int quota_find_writers(struct watch *w, struct err *e);
 
 /* The writers stand still when this returns. A thread that is in a write stops
  * after it. */
-void quota_freeze(const struct watch *w);
+int quota_freeze(struct watch *w, struct err *e);
 void quota_thaw(const struct watch *w);
 
 /* What costs next to nothing to know. */
@@ -65,5 +70,10 @@ int quota_look(const struct watch *w, struct quota_signal *ret, struct err *e);
 /* What each space has of the disk, into its usage; what w->pids have open and has
  * no name, too. -ESTALE like ws_count(). */
 int quota_count_spaces(struct watch *w, struct err *e);
+
+/* ---- quota_pace.c ----------------------------------------------------------- */
+
+/* Gives the leaf its CPU, or next to nothing. */
+int quota_set_pace(struct watch *w, bool slow, struct err *e);
 
 #endif

@@ -264,6 +264,7 @@ int run_watch_quota(struct run *r, bool hold, struct err *e)
 	    .sandbox = r->box.pid,
 	    .close_fds = ours,
 	    .close_count = sizeof ours / sizeof ours[0],
+	    .cpus_milli = r->limits.cpus_milli,
 	    .hold = hold};
 
 	return quota_start(&o, &r->quota, e);
@@ -287,7 +288,7 @@ void run_give_job(struct run *r)
 	/* It looks at the workspaces before the program writes there: that
 	 * takes init some milliseconds to start. */
 	if (r->quota.pid > 0)
-		quota_begin(&r->quota);
+		quota_begin(&r->quota, r->limits.cpus_milli);
 	else if (r->step != NULL && run_watch_quota(r, false, &e) < 0)
 		run_end(r, RUN_END_FAILED, e.msg);
 }

@@ -604,6 +604,23 @@ with open("hole", "r+b") as f:
         f.write(bytes(1 << 16))
 """)
 
+    def test_its_cpu_comes_back(self):
+        """What writes fast near its quota gets less, until it is done."""
+        s = step(self.ws, """
+import time
+with open("most", "wb") as f:
+    for i in range(60):
+        f.write(bytes(1 << 20))
+print("written", flush=True)
+end = time.monotonic() + 4
+while time.monotonic() < end:
+    pass
+""", limits=LONG)
+        s.until(workspaces.STDOUT)
+        wait_for("all of its CPU", lambda: service.subtree.cpu_limits() ==
+                 {100000}, 3)
+        self.assertEqual(s.finish(), (0, False), s.stderr)
+
     def test_a_volume_has_its_own(self):
         volume = Workspace(socket_path, secrets.token_hex(16),
                            workspaces.VOLUME).create()

@@ -38,6 +38,18 @@ class Subtree:
         return sorted(g for g in self.groups()
                       if os.path.basename(g).startswith("run-"))
 
+    def cpu_limits(self):
+        """What the sandboxes may have of each 100 ms, in microseconds."""
+        found = set()
+        for leaf in self.leaves():
+            for name in ("cpu.cfs_quota_us", "cpu.max"):
+                try:
+                    with open(os.path.join(leaf, name)) as f:
+                        found.add(int(f.read().split()[0]))
+                except OSError:
+                    continue  # of another version or hierarchy, or gone
+        return found
+
     def pids(self):
         """Every process in the subtree, zombies left out."""
         found = set()

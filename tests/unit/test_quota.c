@@ -2,7 +2,7 @@
 /*
  * When the quota's watch counts, and the ledger that it writes into.
  *
- * LINK: runner/quota.o runner/quota_count.o runner/ws_walk.o
+ * LINK: runner/quota.o runner/quota_count.o runner/quota_pace.o runner/ws_walk.o
  * LINK: runner/ws_ledger.o runner/ws_dir.o
  */
 #include "tests/unit/unit.h"
@@ -21,6 +21,14 @@ int leaf_pids(const struct leaf *l, pid_t *ret, size_t max)
 	(void)l;
 	(void)ret;
 	(void)max;
+	return 0;
+}
+
+int leaf_set_cpu(struct leaf *l, uint32_t cpus_milli, struct err *e)
+{
+	(void)l;
+	(void)cpus_milli;
+	(void)e;
 	return 0;
 }
 
@@ -99,6 +107,58 @@ static void space_may_come_back(void **state)
 	assert_int_equal(quota_decide(&at_rest, &now), QUOTA_FREEZE);
 }
 
+/* A step that wrote so much so long after the look before. */
+static bool too_fast(
+    struct quota_pace *p, struct quota_signal *now, uint64_t bytes, uint64_t us)
+{
+	now->written_bytes += bytes;
+	now->now_us += us;
+	return quota_too_fast(p, &at_rest, now);
+}
+
+static void what_cannot_get_too_far_keeps_its_pace(void **state)
+{
+	struct quota_signal now = at_rest.then;
+	struct quota_pace p = {now.written_bytes, now.now_us, 0, 0, false};
+
+	(void)state;
+	/* 300 MB a second: 30 until a late look, of 100 and what is spare. */
+	for (int i = 0; i < 30; i++)
+		assert_false(too_fast(&p, &now, 3 * MIB, 10000));
+	/* One write is no pace. */
+	assert_false(too_fast(&p, &now, 3 * MIB, 100));
+}
+
+static void what_could_get_too_far_is_slowed(void **state)
+{
+	struct quota_signal now = at_rest.then;
+	struct quota_pace p = {now.written_bytes, now.now_us, 0, 0, false};
+
+	(void)state;
+	assert_false(too_fast(&p, &now, 12 * MIB, 10000));
+	assert_true(too_fast(&p, &now, 12 * MIB, 10000));
+	/* That it is slow now is no reason to let it go. */
+	for (int i = 0; i < 100; i++)
+		assert_true(too_fast(&p, &now, MIB / 2, 10000));
+	/* That it writes no more, is. */
+	for (int i = 0; i < 19; i++)
+		assert_true(too_fast(&p, &now, 1000, 10000));
+	assert_false(too_fast(&p, &now, 1000, 10000));
+}
+
+static void room_lets_it_go(void **state)
+{
+	struct quota_signal now = at_rest.then;
+	struct quota_pace p = {now.written_bytes, now.now_us, 0, 0, false};
+	struct quota_state more = at_rest;
+
+	(void)state;
+	assert_true(too_fast(&p, &now, 14 * MIB, 10000));
+	more.room_bytes = 500 * MIB;
+	now.now_us += 10000;
+	assert_false(quota_too_fast(&p, &more, &now));
+}
+
 static void over_already(void **state)
 {
 	(void)state;
@@ -174,6 +234,9 @@ int main(void)
 	    cmocka_unit_test(something_is_written),
 	    cmocka_unit_test(it_may_be_over),
 	    cmocka_unit_test(space_may_come_back),
+	    cmocka_unit_test(what_cannot_get_too_far_keeps_its_pace),
+	    cmocka_unit_test(what_could_get_too_far_is_slowed),
+	    cmocka_unit_test(room_lets_it_go),
 	    cmocka_unit_test(over_already),
 	    cmocka_unit_test(a_count_is_good_until_something_happens),
 	    cmocka_unit_test(the_ledger_is_shared),
