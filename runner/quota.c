@@ -349,6 +349,7 @@ static bool listen_to(struct watch *w, int flags)
 static _Noreturn void watch_main(struct watch *w, pid_t supervisor)
 {
 	struct err e;
+	int rc;
 
 	for (unsigned i = 0; i < w->order->close_count; i++)
 		if (w->order->close_fds[i] >= 0)
@@ -357,8 +358,12 @@ static _Noreturn void watch_main(struct watch *w, pid_t supervisor)
 		tell(w, &e);
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != supervisor)
 		_exit(1);
-	if (quota_find_writers(w, &e) < 0)
+	rc = quota_find_writers(w, &e);
+	if (rc < 0)
 		tell(w, &e);
+	/* Why it has ended, the supervisor knows or will hear from the guest. */
+	while (rc == 0)
+		(void)pause();
 	/* Until the sandbox that waits has a program. */
 	if (w->order->hold)
 		(void)listen_to(w, 0);

@@ -65,37 +65,46 @@ int quota_read_pids(struct watch *w, struct err *e)
 	return 0;
 }
 
-static bool is_writer(const struct watch *w, pid_t pid)
+static bool read_process(pid_t pid, struct proc_stat *ret)
 {
 	char path[32];
-	struct proc_stat s;
 
 	(void)snprintf(path, sizeof path, "/proc/%d/stat", pid);
-	return read_stat(AT_FDCWD, path, &s) && s.parent == w->order->sandbox;
+	return read_stat(AT_FDCWD, path, ret);
+}
+
+static int add_writer(struct watch *w, pid_t pid, struct err *e)
+{
+	int fd;
+
+	if (w->writer_count == QUOTA_WRITERS_MAX)
+		return err_set(e, ERR_INTERNAL, EPROTO,
+		    "runsc has more than %u children", QUOTA_WRITERS_MAX);
+	fd = pidfd_open(pid, 0);
+	if (fd < 0)
+		return errno == ESRCH ? 0 : err_sys(e, errno, "runsc's child");
+	w->writers[w->writer_count++] = (struct writer){pid, fd};
+	return 0;
 }
 
 int quota_find_writers(struct watch *w, struct err *e)
 {
-	int rc = quota_read_pids(w, e);
+	struct proc_stat s;
 
-	for (size_t i = 0; rc == 0 && i < w->pid_count; i++) {
-		struct writer *next = &w->writers[w->writer_count];
+	for (int n = 0; n < STOP_TRIES; n++) {
+		const bool ended = !read_process(w->order->sandbox, &s) ||
+				   strchr("ZX", s.state) != NULL;
+		int rc = quota_read_pids(w, e);
 
-		if (!is_writer(w, w->pids[i]))
-			continue;
-		if (w->writer_count == QUOTA_WRITERS_MAX)
-			return err_set(e, ERR_INTERNAL, EPROTO,
-			    "runsc has more than %u children",
-			    QUOTA_WRITERS_MAX);
-		next->pid = w->pids[i];
-		next->pidfd = pidfd_open(next->pid, 0);
-		if (next->pidfd < 0)
-			return err_sys(e, errno, "runsc's child");
-		w->writer_count++;
+		for (size_t i = 0; rc == 0 && i < w->pid_count; i++)
+			if (read_process(w->pids[i], &s) &&
+			    s.parent == w->order->sandbox)
+				rc = add_writer(w, w->pids[i], e);
+		if (rc < 0 || ended || w->writer_count > 0)
+			return rc < 0 ? rc : (int)w->writer_count;
+		(void)usleep(STOP_WAIT_US);
 	}
-	if (rc == 0 && w->writer_count == 0)
-		return err_set(e, ERR_INTERNAL, ESRCH, "runsc has no children");
-	return rc;
+	return err_set(e, ERR_INTERNAL, ESRCH, "runsc has no children");
 }
 
 /* ---- stopping ------------------------------------------------------------ */

@@ -56,7 +56,8 @@ struct watch {
 /* Which processes the sandbox has, into w->pids. */
 int quota_read_pids(struct watch *w, struct err *e);
 
-/* Once, of a sandbox that has booted, into w->writers; none is an error. */
+/* Once, of a sandbox that has booted, into w->writers. How many; 0: it has ended
+ * meanwhile. */
 int quota_find_writers(struct watch *w, struct err *e);
 
 /* The writers stand still when this returns. A thread that is in a write stops

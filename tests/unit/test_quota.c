@@ -7,21 +7,28 @@
  */
 #include "tests/unit/unit.h"
 
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "runner/quota.h"
+#include "runner/quota_int.h"
 #include "runner/ws_ledger.h"
 
 #define MIB (1ull << 20)
 
+static pid_t in_leaf[8];
+static int in_leaf_count;
+
 int leaf_pids(const struct leaf *l, pid_t *ret, size_t max)
 {
 	(void)l;
-	(void)ret;
-	(void)max;
-	return 0;
+	assert_true((size_t)in_leaf_count <= max);
+	memcpy(ret, in_leaf, sizeof in_leaf);
+	return in_leaf_count;
 }
 
 int leaf_set_cpu(struct leaf *l, uint32_t cpus_milli, struct err *e)
@@ -159,6 +166,66 @@ static void room_lets_it_go(void **state)
 	assert_false(quota_too_fast(&p, &more, &now));
 }
 
+/* A process that has a child, which has one, too; all end with it. */
+static pid_t start_line(pid_t ret[2])
+{
+	int fds[2];
+	pid_t first;
+
+	assert_int_equal(pipe(fds), 0);
+	first = fork();
+	if (first == 0) {
+		pid_t mine = fork();
+
+		(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (mine == 0 && (mine = fork()) != 0)
+			(void)!write(fds[1], (pid_t[]){getpid(), mine},
+			    2 * sizeof(pid_t));
+		(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+		for (;;)
+			(void)pause();
+	}
+	assert_int_equal(
+	    read(fds[0], ret, 2 * sizeof *ret), 2 * (ssize_t)sizeof *ret);
+	(void)close(fds[0]);
+	(void)close(fds[1]);
+	return first;
+}
+
+/* Wherever they are in the list: pids begin again at the least. */
+static void runscs_children_are_the_writers(void **state)
+{
+	struct watch *w = calloc(1, sizeof *w);
+	struct quota_order o = {0};
+	struct err e;
+	pid_t others[2], runsc = start_line(others);
+
+	(void)state;
+	assert_non_null(w);
+	w->order = &o;
+	o.sandbox = runsc;
+	in_leaf_count = 3;
+	in_leaf[0] = others[1]; /* a stub */
+	in_leaf[1] = others[0]; /* the sentry */
+	in_leaf[2] = runsc;
+	assert_int_equal(quota_find_writers(w, &e), 1);
+	assert_int_equal(w->writers[0].pid, others[0]);
+	(void)close(w->writers[0].pidfd);
+
+	/* Not yet there, and never. */
+	w->writer_count = 0;
+	in_leaf_count = 0;
+	assert_int_equal(quota_find_writers(w, &e), -ESRCH);
+	/* It has ended, nobody has waited for it. */
+	(void)kill(runsc, SIGKILL);
+	assert_int_equal(
+	    waitid(P_PID, (id_t)runsc, NULL, WEXITED | WNOWAIT), 0);
+	assert_int_equal(quota_find_writers(w, &e), 0);
+	assert_int_equal(waitpid(runsc, NULL, 0), runsc);
+	assert_int_equal(quota_find_writers(w, &e), 0);
+	free(w);
+}
+
 static void over_already(void **state)
 {
 	(void)state;
@@ -237,6 +304,7 @@ int main(void)
 	    cmocka_unit_test(what_cannot_get_too_far_keeps_its_pace),
 	    cmocka_unit_test(what_could_get_too_far_is_slowed),
 	    cmocka_unit_test(room_lets_it_go),
+	    cmocka_unit_test(runscs_children_are_the_writers),
 	    cmocka_unit_test(over_already),
 	    cmocka_unit_test(a_count_is_good_until_something_happens),
 	    cmocka_unit_test(the_ledger_is_shared),
