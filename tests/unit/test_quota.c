@@ -17,6 +17,7 @@
 
 #include "runner/quota_int.h"
 #include "runner/ws_ledger.h"
+#include "tests/unit/valgrind.h"
 
 #define MIB (1ull << 20)
 
@@ -195,13 +196,16 @@ static pid_t start_line(pid_t ret[2])
 /* Wherever they are in the list: pids begin again at the least. */
 static void runscs_children_are_the_writers(void **state)
 {
-	struct watch *w = calloc(1, sizeof *w);
 	struct quota_order o = {0};
+	struct watch *w;
 	struct err e;
-	pid_t others[2], runsc = start_line(others);
+	pid_t others[2], runsc;
 
 	(void)state;
+	skip_under_valgrind(); /* pidfd_open */
+	w = calloc(1, sizeof *w);
 	assert_non_null(w);
+	runsc = start_line(others);
 	w->order = &o;
 	o.sandbox = runsc;
 	in_leaf_count = 3;
