@@ -362,8 +362,9 @@ static _Noreturn void watch_main(struct watch *w, pid_t supervisor)
 	if (rc < 0)
 		tell(w, &e);
 	/* Why it has ended, the supervisor knows or will hear from the guest. */
-	while (rc == 0)
-		(void)pause();
+	if (rc == 0)
+		for (;;)
+			(void)pause();
 	/* Until the sandbox that waits has a program. */
 	if (w->order->hold)
 		(void)listen_to(w, 0);
