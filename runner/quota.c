@@ -282,7 +282,7 @@ static int count_frozen(struct watch *w, struct err *e)
 	if (rc < 0)
 		return rc;
 	/* That it did not write meanwhile says nothing. */
-	w->pace.wrote_us += clock_us() - begun_us;
+	w->pace.wrote_us += w->state.then.now_us - begun_us;
 	slow = quota_too_fast(&w->pace, &w->state, &w->state.then);
 	rc = quota_set_pace(w, slow, e);
 	quota_thaw(w);

@@ -135,8 +135,10 @@ static bool is_stopped(pid_t pid)
  * the SIGSTOP that PTRACE_ATTACH sends; signal(7), ptrace(2)). */
 static void signal_writers(const struct watch *w, int sig)
 {
-	for (size_t i = 0; i < w->writer_count; i++)
-		(void)pidfd_send_signal(w->writers[i].pidfd, sig, NULL, 0);
+	/* The sentry first, which is the younger: between two signals a busy host
+	 * may let us wait (seen: 45 ms, 66 MiB). */
+	for (size_t i = w->writer_count; i > 0; i--)
+		(void)pidfd_send_signal(w->writers[i - 1].pidfd, sig, NULL, 0);
 }
 
 int quota_freeze(struct watch *w, struct err *e)
