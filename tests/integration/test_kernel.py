@@ -140,7 +140,7 @@ class Steps(Case):
 
     def test_one_step_at_a_time(self):
         k = self.kernel()
-        c = k.begin("import time; time.sleep(1); print('first')")
+        c = k.begin("import time; time.sleep(3); print('first')")
         c.next()
         self.assertTrue(k.stat().busy)
         self.refused("session_busy", k.step, "1", wall_ms=200)

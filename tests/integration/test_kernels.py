@@ -462,7 +462,7 @@ class Slots(KernelCase):
 
     def test_too_many(self):
         a, b = self.kernel(), self.kernel()
-        ends = [k.begin("import time; time.sleep(4)") for k in (a, b)]
+        ends = [k.begin("import time; time.sleep(8)") for k in (a, b)]
         time.sleep(1)
         r = self.client.post("/v1/sessions", {
             "runtime": PYTHON, "type": "kernel"})

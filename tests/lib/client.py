@@ -49,7 +49,10 @@ class Connection:
         self.sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         self.sock.settimeout(timeout)
         try:
-            self.sock.bind((source, 0))
+            # Bound, it could come from the very port that it wants to reach
+            # and keep a server that starts from it.
+            if source:
+                self.sock.bind((source, 0))
             self.sock.connect(address)
         except OSError:
             self.sock.close()
