@@ -105,7 +105,7 @@ if (cluster.isPrimary) {
 process.kill(process.pid, 'SIGTERM'); setTimeout(() => {}, 3000);""",
     "killed": "process.kill(process.pid, 'SIGKILL')",
     "abort": "process.abort()",
-    "timers": "setTimeout(console.log, 5, 2); setImmediate(console.log, 1);"
+    "timers": "setTimeout(console.log, 500, 2); setImmediate(console.log, 1);"
               " process.nextTick(console.log, 0); queueMicrotask(() =>"
               " console.log('m'))",
     "recursion": "let n = 0; function f() { n++; f(); }\n"
