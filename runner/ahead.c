@@ -273,14 +273,16 @@ static void last_claim(struct run *r)
 static int start_again(struct run *r, struct err *e)
 {
 	const int64_t kills = leaf_oom_kills(r->order->leaf);
-	int rc = sandbox_done(&r->box, RETRY_KILL_MS, e);
+	int rc;
+
+	quota_stop(&r->quota);
+	rc = sandbox_done(&r->box, RETRY_KILL_MS, e);
 
 	if (rc < 0)
 		return rc;
 	rc = leaf_kill(r->order->leaf, RETRY_KILL_MS);
 	if (rc < 0)
 		return err_sys(e, -rc, "the first sandbox does not end");
-	quota_stop(&r->quota);
 	r->oom_kills_before = not_negative(kills);
 	r->ahead.extra_bytes = 0;
 	/* leaf_kill() has changed some of them. */

@@ -61,6 +61,7 @@ int leaf_create(
 /* Limits; may be called again while the sandbox runs. */
 int leaf_set_memory(struct leaf *l, uint64_t bytes, struct err *e);
 int leaf_set_cpu(struct leaf *l, uint32_t cpus_milli, struct err *e);
+void leaf_lift_cpu(struct leaf *l); /* no limit, for one that ends */
 int leaf_set_pids(struct leaf *l, uint32_t pids, struct err *e);
 
 /* The leaf's share of the CPU when others want it, too: in hundredths of what a

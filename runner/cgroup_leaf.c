@@ -159,6 +159,16 @@ int leaf_set_cpu(struct leaf *l, uint32_t cpus_milli, struct err *e)
 	return l->cg->ops->set_cpu(l, cpus_milli, e);
 }
 
+/* A throttled process dies when its group gets CPU time again: 270 of them in half
+ * a CPU took 2 s, without a quota 20 ms (measured). The file may be absent in a leaf
+ * that was found half made. */
+void leaf_lift_cpu(struct leaf *l)
+{
+	struct err ignored;
+
+	(void)l->cg->ops->set_cpu(l, 0, &ignored);
+}
+
 int leaf_set_pids(struct leaf *l, uint32_t pids, struct err *e)
 {
 	char text[16];
@@ -294,15 +304,10 @@ static int count_procs(const struct leaf *l)
 
 static int kill_until(struct leaf *l, struct wait *w)
 {
-	struct err ignored;
-
 	if (count_procs(l) == 0)
 		return 0;
-	/* A throttled process dies when its group gets CPU time again: 270 of
-	 * them in half a CPU took 2 s, without a quota 20 ms (measured). And a
-	 * group that cannot fork cannot outrun us. Both files may be absent in
-	 * a leaf that was found half made. */
-	(void)l->cg->ops->set_cpu(l, 0, &ignored);
+	/* A group that cannot fork cannot outrun us. */
+	leaf_lift_cpu(l);
 	(void)cgroup_write(leaf_dir(l, CGROUP_PIDS), "pids.max", "0");
 	do {
 		l->cg->ops->kill_round(l);

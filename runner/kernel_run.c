@@ -160,6 +160,7 @@ static void step_started(struct run *r)
 
 static void take_step(struct run *r, const struct claim *c, int fd)
 {
+	const uint32_t cpus_before = r->limits.cpus_milli;
 	struct err e;
 
 	begin_step(r, c, fd);
@@ -180,7 +181,11 @@ static void take_step(struct run *r, const struct claim *c, int fd)
 	step_started(r);
 	guest_write(r);
 	kernel_wake(r);
-	r->kernel.watch_us = r->started_us + WATCH_AFTER_US;
+	/* A new limit the watch has to know, however short the step is. */
+	if (r->limits.cpus_milli != cpus_before)
+		kernel_watch(r);
+	else
+		r->kernel.watch_us = r->started_us + WATCH_AFTER_US;
 }
 
 static void interrupt(struct run *r)

@@ -267,6 +267,7 @@ void kernel_save(struct run *r, bool fork)
 	/* From now on one may be there, even if that is not known for sure. */
 	if (!fork)
 		r->kernel.restored = true;
+	quota_save(&r->quota, r->limits.cpus_milli);
 	r->phase = PHASE_SAVE;
 	r->begun_us = clock_us();
 	r->deadline_us = r->kernel.save.deadline_us;

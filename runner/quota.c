@@ -99,6 +99,7 @@ enum quota_verdict quota_decide(
 /* To the process; any ends the hold. */
 struct word {
 	bool rests;
+	bool saves;
 	uint32_t cpus_milli;
 };
 
@@ -115,6 +116,9 @@ static _Noreturn void tell(const struct watch *w, const struct err *e)
 
 	(void)snprintf(m.msg, sizeof m.msg, "%s", e->msg);
 	(void)send(w->out, &m, sizeof m, MSG_NOSIGNAL);
+	/* The supervisor may take its time; the program writes to what it has
+	 * mapped as long as its sentry is there. */
+	quota_kill(w);
 	_exit(0);
 }
 
@@ -272,17 +276,14 @@ static int count(struct watch *w, bool frozen, struct err *e)
 
 static int count_frozen(struct watch *w, struct err *e)
 {
-	const uint64_t begun_us = clock_us();
 	bool slow;
 	int rc = quota_freeze(w, e);
 
 	if (rc == 0)
 		rc = count(w, true, e);
-	/* Over: it stays as it is until the supervisor has killed it. */
+	/* Over: it is not thawed again. */
 	if (rc < 0)
 		return rc;
-	/* That it did not write meanwhile says nothing. */
-	w->pace.wrote_us += w->state.then.now_us - begun_us;
 	slow = quota_too_fast(&w->pace, &w->state, &w->state.then);
 	rc = quota_set_pace(w, slow, e);
 	quota_thaw(w);
@@ -326,6 +327,7 @@ static void take_word(struct watch *w, const struct word *word)
 		w->cpus_set = 0;
 	w->cpus_milli = word->cpus_milli;
 	w->state.rests = word->rests;
+	w->saves = word->saves;
 	for (unsigned i = 0; i < w->order->step->count; i++)
 		w->spaces[i].begun_bytes = w->spaces[i].usage.bytes;
 }
@@ -410,10 +412,8 @@ int quota_start(
 	return 0;
 }
 
-static void say(const struct quota_watch *q, bool rests, uint32_t cpus_milli)
+static void say(const struct quota_watch *q, struct word word)
 {
-	const struct word word = {rests, cpus_milli};
-
 	/* If it is not there any more, quota_read() tells. */
 	if (q->fd >= 0)
 		(void)send(
@@ -422,12 +422,18 @@ static void say(const struct quota_watch *q, bool rests, uint32_t cpus_milli)
 
 void quota_begin(const struct quota_watch *q, uint32_t cpus_milli)
 {
-	say(q, false, cpus_milli);
+	say(q, (struct word){.cpus_milli = cpus_milli});
 }
 
 void quota_rest(const struct quota_watch *q, uint32_t cpus_milli)
 {
-	say(q, true, cpus_milli);
+	say(q, (struct word){.rests = true, .cpus_milli = cpus_milli});
+}
+
+void quota_save(const struct quota_watch *q, uint32_t cpus_milli)
+{
+	say(q, (struct word){
+		   .rests = true, .saves = true, .cpus_milli = cpus_milli});
 }
 
 int quota_read(struct quota_watch *q, struct err *e)

@@ -63,6 +63,10 @@ void quota_begin(const struct quota_watch *q, uint32_t cpus_milli);
  * between is still watched, with less effort. */
 void quota_rest(const struct quota_watch *q, uint32_t cpus_milli);
 
+/* Likewise, and its sentry writes its image, which is not the program's writing:
+ * it is not slowed down. Until the next word. */
+void quota_save(const struct quota_watch *q, uint32_t cpus_milli);
+
 /* What it tells: negative, with the step's end in *e. 0: nothing yet. */
 int quota_read(struct quota_watch *q, struct err *e);
 
@@ -100,7 +104,6 @@ enum quota_verdict quota_decide(
 /* How fast it writes. All 0: not known. */
 struct quota_pace {
 	uint64_t written_bytes, at_us; /* of the last look */
-	uint64_t wrote_us; /* when it last wrote */
 	uint64_t ahead_bytes; /* before the next look, should that be late */
 	bool slow;
 };

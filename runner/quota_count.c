@@ -37,22 +37,24 @@ struct proc_stat {
 };
 
 /* /proc/PID/stat or /proc/PID/task/TID/stat, proc(5): "PID (name) state parent".
- * False: it is gone. */
-static bool read_stat(int dir, const char *path, struct proc_stat *ret)
+ * 1, or 0 when it is gone, or negative errno. */
+static int read_stat(int dir, const char *path, struct proc_stat *ret)
 {
 	char text[512];
 	const char *at;
 	cleanup_fd int fd = openat(dir, path, O_RDONLY | O_CLOEXEC);
 	ssize_t n = fd >= 0 ? read(fd, text, sizeof text - 1) : -1;
 
-	if (n <= 0)
-		return false;
+	if (n == 0)
+		return 0;
+	if (n < 0)
+		return errno == ENOENT || errno == ESRCH ? 0 : -errno;
 	text[n] = '\0';
 	at = strrchr(text, ')');
 	if (at == NULL || strlen(at) < 5)
-		return false;
+		return -EPROTO;
 	*ret = (struct proc_stat){at[2], (pid_t)strtol(at + 4, NULL, 10)};
-	return true;
+	return 1;
 }
 
 int quota_read_pids(struct watch *w, struct err *e)
@@ -65,7 +67,7 @@ int quota_read_pids(struct watch *w, struct err *e)
 	return 0;
 }
 
-static bool read_process(pid_t pid, struct proc_stat *ret)
+static int read_process(pid_t pid, struct proc_stat *ret)
 {
 	char path[32];
 
@@ -73,35 +75,47 @@ static bool read_process(pid_t pid, struct proc_stat *ret)
 	return read_stat(AT_FDCWD, path, ret);
 }
 
+/* If it is one. The pidfd comes first: what is read then is of the process that it
+ * holds, or of none. */
 static int add_writer(struct watch *w, pid_t pid, struct err *e)
 {
-	int fd;
+	struct proc_stat s = {0};
+	int rc, fd = pidfd_open(pid, 0);
 
-	if (w->writer_count == QUOTA_WRITERS_MAX)
+	if (fd < 0)
+		return errno == ESRCH ? 0 : err_sys(e, errno, "pidfd_open");
+	rc = read_process(pid, &s);
+	if (rc > 0 && s.parent == w->order->sandbox &&
+	    w->writer_count < QUOTA_WRITERS_MAX) {
+		w->writers[w->writer_count++] = (struct writer){pid, fd};
+		return 0;
+	}
+	(void)close(fd);
+	if (rc < 0)
+		return err_sys(e, -rc, "/proc/%d/stat", pid);
+	if (rc > 0 && s.parent == w->order->sandbox)
 		return err_set(e, ERR_INTERNAL, EPROTO,
 		    "runsc has more than %u children", QUOTA_WRITERS_MAX);
-	fd = pidfd_open(pid, 0);
-	if (fd < 0)
-		return errno == ESRCH ? 0 : err_sys(e, errno, "runsc's child");
-	w->writers[w->writer_count++] = (struct writer){pid, fd};
 	return 0;
 }
 
 int quota_find_writers(struct watch *w, struct err *e)
 {
-	struct proc_stat s;
+	struct proc_stat s = {0};
 
 	for (int n = 0; n < STOP_TRIES; n++) {
-		const bool ended = !read_process(w->order->sandbox, &s) ||
-				   strchr("ZX", s.state) != NULL;
-		int rc = quota_read_pids(w, e);
+		const int there = read_process(w->order->sandbox, &s);
+		int rc;
 
+		if (there < 0)
+			return err_sys(e, -there, "the state of runsc");
+		rc = quota_read_pids(w, e);
 		for (size_t i = 0; rc == 0 && i < w->pid_count; i++)
-			if (read_process(w->pids[i], &s) &&
-			    s.parent == w->order->sandbox)
-				rc = add_writer(w, w->pids[i], e);
-		if (rc < 0 || ended || w->writer_count > 0)
+			rc = add_writer(w, w->pids[i], e);
+		if (rc < 0 || w->writer_count > 0)
 			return rc < 0 ? rc : (int)w->writer_count;
+		if (there == 0 || strchr("ZX", s.state) != NULL)
+			return 0;
 		(void)usleep(STOP_WAIT_US);
 	}
 	return err_set(e, ERR_INTERNAL, ESRCH, "runsc has no children");
@@ -115,7 +129,7 @@ static bool is_stopped(pid_t pid)
 	char path[sizeof(((struct dirent *)NULL)->d_name) + 8];
 	cleanup_dir DIR *d = NULL;
 	const struct dirent *x;
-	struct proc_stat s;
+	struct proc_stat s = {0};
 
 	(void)snprintf(path, sizeof path, "/proc/%d/task", pid);
 	d = opendir(path);
@@ -123,7 +137,7 @@ static bool is_stopped(pid_t pid)
 		if (x->d_name[0] == '.')
 			continue;
 		(void)snprintf(path, sizeof path, "%s/stat", x->d_name);
-		if (read_stat(dirfd(d), path, &s) &&
+		if (read_stat(dirfd(d), path, &s) > 0 &&
 		    strchr("TtZX", s.state) == NULL)
 			return false;
 	}
@@ -152,12 +166,18 @@ int quota_freeze(struct watch *w, struct err *e)
 		for (int n = 0;
 		     n < STOP_TRIES && !is_stopped(w->writers[i].pid); n++)
 			(void)usleep(STOP_WAIT_US);
-	return rc;
+	/* The program may still write to what it has mapped. */
+	return rc < 0 ? rc : quota_set_pace(w, true, e);
 }
 
 void quota_thaw(const struct watch *w)
 {
 	signal_writers(w, SIGCONT);
+}
+
+void quota_kill(const struct watch *w)
+{
+	signal_writers(w, SIGKILL);
 }
 
 /* ---- counting ------------------------------------------------------------ */

@@ -22,7 +22,7 @@
 struct space {
 	const struct step_space *is;
 	int fd;
-	uint64_t begun_bytes; /* at the first count */
+	uint64_t begun_bytes; /* at the first count, or the last word */
 	uint64_t limit;
 	struct ws_usage usage;
 };
@@ -42,6 +42,7 @@ struct watch {
 	struct space spaces[TURN_THINGS];
 	struct quota_state state;
 	struct quota_pace pace;
+	bool saves; /* its image is written */
 	uint32_t cpus_milli; /* the leaf's limit */
 	uint32_t cpus_set; /* what it has by now: less when it is too fast */
 	struct writer writers[QUOTA_WRITERS_MAX];
@@ -64,6 +65,9 @@ int quota_find_writers(struct watch *w, struct err *e);
  * after it. */
 int quota_freeze(struct watch *w, struct err *e);
 void quota_thaw(const struct watch *w);
+
+/* Ends them, and with them the stubs: nothing is written any more. */
+void quota_kill(const struct watch *w);
 
 /* What costs next to nothing to know. */
 int quota_look(const struct watch *w, struct quota_signal *ret, struct err *e);

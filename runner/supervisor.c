@@ -409,6 +409,8 @@ int supervisor_main(const struct run_order *order)
 	kernel_save_cancel(&r);
 	run_answer(&r);
 	quota_stop(&r.quota);
+	/* It may have been slowed down, and what gets no CPU dies slowly. */
+	leaf_lift_cpu(order->leaf);
 	rc = sandbox_done(&r.box, DESTROY_MS, &e);
 	/* Now its session's next step may begin. */
 	r.box_gone = rc == 0;

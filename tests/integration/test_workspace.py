@@ -606,16 +606,22 @@ with open("hole", "r+b") as f:
 
     def test_its_cpu_comes_back(self):
         """What writes fast near its quota gets less, until it is done."""
+        with as_runner():
+            with open(self.at("nearly"), "wb") as f:
+                f.write(bytes(50 * MIB))
         s = step(self.ws, """
-import time
-with open("most", "wb") as f:
-    for i in range(60):
-        f.write(bytes(1 << 20))
+import os, time
+while not os.path.exists("enough"):
+    with open("again", "wb") as f:
+        f.write(bytes(6 << 20))
 print("written", flush=True)
 end = time.monotonic() + 4
 while time.monotonic() < end:
     pass
 """, limits=LONG)
+        wait_for("a tenth of a CPU", lambda: service.subtree.cpu_limits() ==
+                 {10000}, 10, 0.002)
+        self.ws.write("enough", b"")
         s.until(workspaces.STDOUT)
         wait_for("all of its CPU", lambda: service.subtree.cpu_limits() ==
                  {100000}, 3)

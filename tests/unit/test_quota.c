@@ -127,7 +127,7 @@ static bool too_fast(
 static void what_cannot_get_too_far_keeps_its_pace(void **state)
 {
 	struct quota_signal now = at_rest.then;
-	struct quota_pace p = {now.written_bytes, now.now_us, 0, 0, false};
+	struct quota_pace p = {now.written_bytes, now.now_us, 0, false};
 
 	(void)state;
 	/* 300 MB a second: 30 until a late look, of 100 and what is spare. */
@@ -140,24 +140,40 @@ static void what_cannot_get_too_far_keeps_its_pace(void **state)
 static void what_could_get_too_far_is_slowed(void **state)
 {
 	struct quota_signal now = at_rest.then;
-	struct quota_pace p = {now.written_bytes, now.now_us, 0, 0, false};
+	struct quota_pace p = {now.written_bytes, now.now_us, 0, false};
 
 	(void)state;
-	assert_false(too_fast(&p, &now, 12 * MIB, 10000));
-	assert_true(too_fast(&p, &now, 12 * MIB, 10000));
-	/* That it is slow now is no reason to let it go. */
-	for (int i = 0; i < 100; i++)
-		assert_true(too_fast(&p, &now, MIB / 2, 10000));
-	/* That it writes no more, is. */
-	for (int i = 0; i < 19; i++)
-		assert_true(too_fast(&p, &now, 1000, 10000));
-	assert_false(too_fast(&p, &now, 1000, 10000));
+	assert_false(too_fast(&p, &now, 11 * MIB, 10000));
+	assert_true(too_fast(&p, &now, 14 * MIB, 10000));
+	/* Slow, it writes a tenth of the time, which is no reason to let it go. */
+	for (int i = 0; i < 30; i++)
+		assert_true(
+		    too_fast(&p, &now, i % 10 == 9 ? 14 * MIB : 0, 10000));
+	/* That it writes no more, or little, is. */
+	for (int i = 0; i < 60; i++)
+		(void)too_fast(&p, &now, i % 20 == 9 ? MIB / 8 : 0, 10000);
+	assert_false(too_fast(&p, &now, MIB / 8, 10000));
+}
+
+/* What it has written is no longer missing, but it stood still meanwhile. */
+static void a_count_does_not_let_it_go(void **state)
+{
+	struct quota_signal now = at_rest.then;
+	struct quota_pace p = {now.written_bytes, now.now_us, 0, false};
+	struct quota_state s = at_rest;
+
+	(void)state;
+	s.room_bytes = 10 * MIB;
+	assert_true(too_fast(&p, &now, 14 * MIB, 10000));
+	now.now_us += 50000;
+	s.then = now;
+	assert_true(quota_too_fast(&p, &s, &s.then));
 }
 
 static void room_lets_it_go(void **state)
 {
 	struct quota_signal now = at_rest.then;
-	struct quota_pace p = {now.written_bytes, now.now_us, 0, 0, false};
+	struct quota_pace p = {now.written_bytes, now.now_us, 0, false};
 	struct quota_state more = at_rest;
 
 	(void)state;
@@ -307,6 +323,7 @@ int main(void)
 	    cmocka_unit_test(space_may_come_back),
 	    cmocka_unit_test(what_cannot_get_too_far_keeps_its_pace),
 	    cmocka_unit_test(what_could_get_too_far_is_slowed),
+	    cmocka_unit_test(a_count_does_not_let_it_go),
 	    cmocka_unit_test(room_lets_it_go),
 	    cmocka_unit_test(runscs_children_are_the_writers),
 	    cmocka_unit_test(over_already),
