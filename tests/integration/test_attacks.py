@@ -290,7 +290,7 @@ class TestClients(Attack):
             t.join()
         # A JSON answer cannot be watched for long: its wall time bounds it.
         wait_for("free slots", lambda: client.metrics()[
-            "isobox_runner_running"] == 0, 30, 0.2)
+            "isobox_runner_running"] == 0, 10, 0.2)
         self.assert_no_failures()
         wait_for("the descriptors of before", lambda: all(
             now[0] <= before[name][0] + 1

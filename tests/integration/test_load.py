@@ -105,7 +105,7 @@ class TestConcurrent(Leaks):
         # The wait was bounded: nobody was kept for long in vain.
         waits = [s for r, s in answers if r.status == 429]
         if waits:
-            self.assertLess(max(waits), 2 + 40)
+            self.assertLess(max(waits), 2 + 20)
 
     def test_no_429_while_there_is_a_slot(self):
         for _ in range(10):
