@@ -85,12 +85,15 @@ int store_conn_fail(struct store_conn *c, int rc, struct err *e)
 	    "the store failed: %s", sqlite3_errmsg(c->db));
 }
 
-/* SQLite counts the calls of one wait. */
+/* SQLite counts the calls of one wait, from 0. */
 static int on_busy(void *arg, int count)
 {
-	const struct store_conn *c = arg;
+	struct store_conn *c = arg;
+	const uint64_t now_us = clock_us();
 
-	if ((unsigned)count >= c->busy_ms * 1000u / BUSY_STEP_US)
+	if (count == 0)
+		c->busy_until_us = now_us + c->busy_ms * UINT64_C(1000);
+	if (now_us >= c->busy_until_us)
 		return 0;
 	(void)usleep(BUSY_STEP_US);
 	return 1;

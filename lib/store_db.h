@@ -24,6 +24,7 @@ struct store_conn {
 	int wal_pages; /* in the log after the last commit */
 	int wal_next; /* when to begin it anew */
 	unsigned busy_ms; /* how long to wait for another process */
+	uint64_t busy_until_us; /* the end of the wait under way */
 	bool relaxed; /* PRAGMA synchronous is NORMAL, not FULL */
 	bool broken; /* not to be used again */
 };

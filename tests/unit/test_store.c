@@ -1,13 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * LINK: -Wl,--wrap=clock_gettime -Wl,--wrap=usleep
+ */
 #include "lib/store.h"
 
 #include <errno.h>
 #include <sqlite3.h>
 #include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "tests/unit/scratch.h"
 
-/* Sessions, volumes, and the file itself. */
+/* Sessions, volumes, and the file itself; on a host whose sleeps take as long as
+ * a test likes. */
 
 #define ALICE "a11ce"
 #define BOB "public"
@@ -18,10 +24,39 @@ static const struct store_session_max max_5 = {5, 5};
 static struct scratch tmp;
 static struct store *store;
 static struct err e;
+static unsigned sleep_ms; /* 0: as asked for */
+static uint64_t ahead_ms; /* the clock, of the real one */
+
+int __real_clock_gettime(clockid_t id, struct timespec *ret);
+int __wrap_clock_gettime(clockid_t id, struct timespec *ret);
+int __real_usleep(useconds_t us);
+int __wrap_usleep(useconds_t us);
+
+int __wrap_clock_gettime(clockid_t id, struct timespec *ret)
+{
+	int r = __real_clock_gettime(id, ret);
+
+	if (id == CLOCK_MONOTONIC) {
+		ret->tv_sec += (time_t)(ahead_ms / 1000);
+		ret->tv_nsec += (long)(ahead_ms % 1000) * 1000000;
+		ret->tv_sec += ret->tv_nsec / 1000000000;
+		ret->tv_nsec %= 1000000000;
+	}
+	return r;
+}
+
+int __wrap_usleep(useconds_t us)
+{
+	if (sleep_ms == 0)
+		return __real_usleep(us);
+	ahead_ms += sleep_ms;
+	return 0;
+}
 
 static int set_up(void **state)
 {
 	(void)state;
+	sleep_ms = 0;
 	assert_int_equal(token_init(&e), 0);
 	scratch_make(&tmp);
 	assert_int_equal(store_new(tmp.dir, &store, &e), 0);
@@ -484,6 +519,31 @@ static void lock_of_another_is_waited_for(void **state)
 	assert_int_equal(sqlite3_close(db), SQLITE_OK);
 }
 
+/* However long each sleep takes there, a wait is one of ten seconds, and so is the
+ * next. */
+static void waits_by_the_clock(void **state)
+{
+	struct store_session n = session(ALICE, "");
+	sqlite3 *db;
+
+	(void)state;
+	good(store_open(store, &e));
+	assert_int_equal(
+	    sqlite3_open(scratch_path(&tmp, "isobox.db"), &db), SQLITE_OK);
+	assert_int_equal(
+	    sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL), SQLITE_OK);
+	for (sleep_ms = 1; sleep_ms <= 4000; sleep_ms *= 20) {
+		uint64_t begun_ms = ahead_ms;
+
+		refused(store_session_create(store, &n, &max_5, &e),
+		    ERR_STORAGE_FAILED);
+		assert_int_equal(e.code, EBUSY);
+		/* Less than is real time, here. */
+		assert_in_range(ahead_ms - begun_ms, 5000, 10000 + sleep_ms);
+	}
+	assert_int_equal(sqlite3_close(db), SQLITE_OK);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 
 int main(void)
@@ -509,6 +569,7 @@ int main(void)
 	    TEST(links_are_not_followed),
 	    TEST(link_to_the_directory_is_fine),
 	    TEST(lock_of_another_is_waited_for),
+	    TEST(waits_by_the_clock),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
