@@ -131,3 +131,21 @@ void utf8_stream_end(struct utf8_stream *u, bool cut, struct buf *out)
 		buf_puts(out, REPLACEMENT);
 	u->held_len = 0;
 }
+
+void utf8_spell(struct buf *out, const uint8_t *data, size_t len)
+{
+	size_t taken;
+
+	for (size_t i = 0; i < len; i += taken) {
+		const uint8_t *s = data + i;
+
+		if (look(s, len - i, &taken) == SEQ_GOOD &&
+		    (taken != strlen(REPLACEMENT) ||
+			memcmp(s, REPLACEMENT, taken) != 0)) {
+			buf_put(out, s, taken);
+			continue;
+		}
+		for (size_t j = 0; j < taken; j++)
+			buf_printf(out, REPLACEMENT "%02X", s[j]);
+	}
+}

@@ -30,4 +30,11 @@ void utf8_stream_put(
  * stream was cut by a cap (then it is half a character, not a bad one). */
 void utf8_stream_end(struct utf8_stream *u, bool cut, struct buf *out);
 
+/*
+ * Appends a name of any bytes as well-formed UTF-8, of no two the same: each byte
+ * that is none becomes U+FFFD and two digits (0-9A-F), and so do the bytes of
+ * U+FFFD. Every other text stays as it is. At most five times as long.
+ */
+void utf8_spell(struct buf *out, const uint8_t *data, size_t len);
+
 #endif

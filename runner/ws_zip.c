@@ -85,26 +85,17 @@ static la_ssize_t write_archive(
 	return (la_ssize_t)n;
 }
 
-/* What is not UTF-8 is written as %XX, byte by byte. */
+/* No two files may have one name there: who unpacks it would lose one. */
 static int set_name(
     struct zip *z, const struct ws_item *item, bool dir, struct err *e)
 {
-	cleanup_buf struct buf raw = {0};
-	size_t at = 0, bad;
-
-	buf_puts(&raw, item->dir);
-	buf_puts(&raw, item->name);
-	if (dir)
-		buf_putc(&raw, '/');
 	buf_clear(&z->name);
-	while (!utf8_valid(raw.data + at, raw.len - at, &bad)) {
-		buf_put(&z->name, raw.data + at, bad);
-		buf_printf(&z->name, "%%%02X", raw.data[at + bad]);
-		at += bad + 1;
-	}
-	buf_put(&z->name, raw.data + at, raw.len - at);
+	utf8_spell(&z->name, (const uint8_t *)item->dir, strlen(item->dir));
+	utf8_spell(&z->name, (const uint8_t *)item->name, strlen(item->name));
+	if (dir)
+		buf_putc(&z->name, '/');
 	buf_putc(&z->name, '\0');
-	if (raw.failed || z->name.failed)
+	if (z->name.failed)
 		return err_set(e, ERR_INTERNAL, ENOMEM, "out of memory");
 	return 0;
 }

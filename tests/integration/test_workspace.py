@@ -257,13 +257,12 @@ class Zip(Case):
     def test_contents(self):
         self.ws.write("a/b.txt", b"hello" * 1000)
         self.ws.write("a/\u00e9\U0001f600.txt", b"u")
-        self.ws.write(b"a/\xffx", b"raw")
         self.ws.write("c/d/e", b"")
         with self.open() as z:
             self.assertIsNone(z.testzip())
             self.assertEqual(
                 sorted(z.namelist()),
-                sorted(["a/", "a/b.txt", "a/\u00e9\U0001f600.txt", "a/%FFx",
+                sorted(["a/", "a/b.txt", "a/\u00e9\U0001f600.txt",
                         "c/", "c/d/", "c/d/e"]))
             self.assertEqual(z.read("a/b.txt"), b"hello" * 1000)
             self.assertLess(z.getinfo("a/b.txt").compress_size, 1000)
@@ -273,6 +272,21 @@ class Zip(Case):
             self.assertEqual(sorted(z.namelist()), ["d/", "d/e"])
         with self.open("c/d") as z:
             self.assertEqual(z.namelist(), ["e"])
+
+    def test_names_that_are_no_text(self):
+        """Each file has a name of its own, and text stays as it is."""
+        names = {b"a\xff": "a\ufffdFF", b"a%FF": "a%FF",
+                 "a\ufffdFF".encode(): "a\ufffdEF\ufffdBF\ufffdBDFF",
+                 b"\xc0d/caf\xe9": "\ufffdC0d/caf\ufffdE9",
+                 b"\xff" * 255: "\ufffdFF" * 255}
+        for name in names:
+            self.ws.write(name, name)
+        with self.open() as z:
+            self.assertIsNone(z.testzip())
+            self.assertEqual(sorted(z.namelist()),
+                             sorted([*names.values(), "\ufffdC0d/"]))
+            for raw, name in names.items():
+                self.assertEqual(z.read(name), raw)
 
     def test_empty(self):
         with self.open() as z:

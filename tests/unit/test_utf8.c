@@ -209,6 +209,102 @@ static void offset_of_the_first_bad_byte(void **state)
 	assert_true(utf8_valid(NULL, 0, &at));
 }
 
+/* ---- names ----------------------------------------------------------------- */
+
+static void assert_spelt(const struct text *in, const struct text *want)
+{
+	cleanup_buf struct buf out = {0};
+
+	utf8_spell(&out, (const uint8_t *)in->s, in->len);
+	assert_int_equal(out.len, want->len);
+	assert_memory_equal(out.data, want->s, want->len);
+	assert_true(utf8_valid(out.data, out.len, NULL));
+}
+
+static void names_are_spelt(void **state)
+{
+	static const struct {
+		struct text in;
+		struct text out;
+	} cases[] = {
+	    /* text stays as it is */
+	    {TEXT("a"), TEXT("a")},
+	    {TEXT("a%FF 100%25%"), TEXT("a%FF 100%25%")},
+	    {TEXT("\xc3\xa9\xf0\x9f\x98\x80"),
+		TEXT("\xc3\xa9\xf0\x9f\x98\x80")},
+	    {TEXT("\xef\xbf\xbc\xef\xbf\xbe"),
+		TEXT("\xef\xbf\xbc\xef\xbf\xbe")},
+	    /* other bytes do not */
+	    {TEXT("caf\xe9"), TEXT("caf" FFFD "E9")},
+	    {TEXT("\xff\x80z"), TEXT(FFFD "FF" FFFD "80z")},
+	    {TEXT("\xe2\x82"), TEXT(FFFD "E2" FFFD "82")},
+	    {TEXT("\xe2\x82/\xc3\xa9"), TEXT(FFFD "E2" FFFD "82/\xc3\xa9")},
+	    {TEXT("\xed\xa0\x80"), TEXT(FFFD "ED" FFFD "A0" FFFD "80")},
+	    {TEXT("\xc0\xaf"), TEXT(FFFD "C0" FFFD "AF")},
+	    {TEXT("\xef\xbf"), TEXT(FFFD "EF" FFFD "BF")},
+	    /* nor does what marks them */
+	    {TEXT(FFFD "E9"), TEXT(FFFD "EF" FFFD "BF" FFFD "BDE9")},
+	    {TEXT("\xef\xef\xbf\xbd"),
+		TEXT(FFFD "EF" FFFD "EF" FFFD "BF" FFFD "BD")},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+		assert_spelt(&cases[i].in, &cases[i].out);
+}
+
+static uint8_t digit(uint8_t c)
+{
+	return (uint8_t)(c <= '9' ? c - '0' : c - 'A' + 10);
+}
+
+/* The bytes that were spelt so: there are no others. */
+static void read_spelt(const struct buf *spelt, struct buf *out)
+{
+	const uint8_t *s = spelt->data;
+
+	for (size_t i = 0; i < spelt->len;) {
+		if (spelt->len - i < 5 || memcmp(s + i, FFFD, 3) != 0) {
+			buf_putc(out, (char)s[i++]);
+			continue;
+		}
+		buf_putc(out, (char)(digit(s[i + 3]) << 4 | digit(s[i + 4])));
+		i += 5;
+	}
+}
+
+/* Of no two names is the same made: each is told from what was made of it. All of
+ * up to five out of bytes that could be mistaken. */
+static void spelling_is_injective(void **state)
+{
+	static const uint8_t from[] = "\xef\xbf\xbd"
+				      "BDE\xff%";
+	const size_t n = sizeof(from) - 1;
+	uint8_t name[5];
+
+	(void)state;
+	for (size_t len = 0; len <= sizeof(name); len++) {
+		size_t count = 1;
+
+		for (size_t i = 0; i < len; i++)
+			count *= n;
+		for (size_t which = 0; which < count; which++) {
+			cleanup_buf struct buf spelt = {0};
+			cleanup_buf struct buf back = {0};
+
+			for (size_t i = 0, rest = which; i < len; i++) {
+				name[i] = from[rest % n];
+				rest /= n;
+			}
+			utf8_spell(&spelt, name, len);
+			read_spelt(&spelt, &back);
+			assert_int_equal(back.len, len);
+			if (len > 0)
+				assert_memory_equal(back.data, name, len);
+		}
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -218,6 +314,8 @@ int main(void)
 	    cmocka_unit_test(characters_are_held_back),
 	    cmocka_unit_test(a_cap_drops_half_a_character),
 	    cmocka_unit_test(offset_of_the_first_bad_byte),
+	    cmocka_unit_test(names_are_spelt),
+	    cmocka_unit_test(spelling_is_injective),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
