@@ -4,6 +4,7 @@
 #include "fcgi/exchange.h"
 #include "fcgi/rclient.h"
 #include "fcgi/response.h"
+#include "fcgi/text.h"
 #include "lib/clock.h"
 #include "lib/json.h"
 
@@ -79,10 +80,10 @@ void h_readyz(struct exchange *x)
 	if (rclient_status(x->app->config->runner_socket, READY_TIMEOUT_MS,
 		&status, &e) < 0) {
 		buf_puts(&body, "{\"ready\":false,\"reason\":");
-		json_put_cstr(&body, e.msg);
+		text_put_reason(&body, e.msg);
 	} else if (!status.ready) {
 		buf_puts(&body, "{\"ready\":false,\"reason\":");
-		json_put_cstr(&body, status.reason);
+		text_put_reason(&body, status.reason);
 	} else {
 		ready = true;
 		buf_puts(&body, "{\"ready\":true,\"backend\":");

@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 
+#include "fcgi/text.h"
 #include "lib/store.h"
 
 static const unsigned bucket_ms[METRICS_BUCKET_COUNT] = METRICS_BUCKETS;
@@ -331,6 +332,18 @@ static void put_label(const char *text, struct buf *out)
 	}
 }
 
+static void put_reason(const char *reason, struct buf *out)
+{
+	cleanup_buf struct buf text = {0};
+
+	text_hide_paths(&text, reason);
+	buf_putc(&text, '\0');
+	if (text.failed)
+		out->failed = true;
+	else
+		put_label((const char *)text.data, out);
+}
+
 static void put_egress(const struct runner_status *s, struct buf *out)
 {
 	put_value(out, "isobox_egress_allowed", "gauge",
@@ -351,7 +364,7 @@ static void put_egress(const struct runner_status *s, struct buf *out)
 		put_head(
 		    out, "isobox_egress_down_info", "gauge", "Why it was not.");
 		buf_puts(out, "isobox_egress_down_info{reason=\"");
-		put_label(s->egress_reason, out);
+		put_reason(s->egress_reason, out);
 		buf_puts(out, "\"} 1\n");
 	}
 	put_value(out, "isobox_egress_runs_total", "counter",

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "fcgi/exchange.h"
+#include "fcgi/text.h"
 #include "lib/json.h"
 #include "lib/log.h"
 
@@ -129,7 +130,11 @@ void response_put_error(struct buf *out, const struct err *e)
 	/* Our own mistakes are for the log only. */
 	if (e->msg[0] != '\0' && e->kind != ERR_INTERNAL) {
 		buf_puts(out, ",\"detail\":");
-		json_put_cstr(out, e->msg);
+		/* What is wrong with the request is in the client's words. */
+		if (err_kind_status(e->kind) == 400)
+			json_put_cstr(out, e->msg);
+		else
+			text_put_reason(out, e->msg);
 	}
 	buf_putc(out, '}');
 }

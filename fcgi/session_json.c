@@ -2,7 +2,6 @@
 #include "fcgi/session_json.h"
 
 #include <inttypes.h>
-#include <string.h>
 #include <time.h>
 
 #include "fcgi/result.h"
@@ -68,8 +67,7 @@ void session_put_kernel(struct buf *out, const struct store_session *s,
 	    out, ",\"checkpointBytes\":%" PRIu64, info->checkpoint_bytes);
 	if (info->reason[0] != '\0') {
 		buf_puts(out, ",\"reason\":");
-		text_put_decoded(out, (const uint8_t *)info->reason,
-		    strlen(info->reason), false);
+		text_put_reason(out, info->reason);
 	}
 	buf_putc(out, '}');
 	if (s->network && !info->network && info->state != KERNEL_DEAD)

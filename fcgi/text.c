@@ -2,6 +2,7 @@
 #include "fcgi/text.h"
 
 #include <sodium.h>
+#include <string.h>
 
 #include "lib/json.h"
 #include "lib/utf8.h"
@@ -40,4 +41,38 @@ void text_put_decoded(
 		out->failed = true;
 	else
 		text_put_utf8(out, text.data, text.len);
+}
+
+#define SPACE " \t\r\n"
+
+void text_hide_paths(struct buf *out, const char *reason)
+{
+	while (*reason != '\0') {
+		size_t space = strspn(reason, SPACE);
+		const char *word = reason + space;
+		size_t len = strcspn(word, SPACE);
+		size_t end = len;
+
+		buf_put(out, reason, space);
+		reason = word + len;
+		if (memchr(word, '/', len) == NULL) {
+			buf_put(out, word, len);
+			continue;
+		}
+		while (strchr(":;,", word[end - 1]) != NULL)
+			end--; /* the slash stops it */
+		buf_puts(out, "[path]");
+		buf_put(out, word + end, len - end);
+	}
+}
+
+void text_put_reason(struct buf *out, const char *reason)
+{
+	cleanup_buf struct buf text = {0};
+
+	text_hide_paths(&text, reason);
+	if (text.failed)
+		out->failed = true;
+	else
+		text_put_decoded(out, text.data, text.len, false);
 }

@@ -40,10 +40,14 @@ int health_check_cap(struct server *s, struct err *e)
 		return 0;
 	rc = cgroup_check_cap(s->cgroup, e);
 	if (rc < 0) {
+		if (!s->cap_lacks)
+			log_error("not ready: %s", e->msg);
 		e->kind = ERR_SANDBOX_FAILED;
+		s->cap_lacks = true;
 		s->cap_bytes = 0;
 		return rc;
 	}
+	s->cap_lacks = false;
 	s->cap_bytes = cgroup_memory_cap(s->cgroup);
 	s->cap_until_us = now_us + CAP_EVERY_US;
 	return 0;

@@ -125,6 +125,7 @@ struct server {
 	uint64_t
 	    cap_bytes; /* the memory cap as it was last looked at; 0 = none */
 	uint64_t cap_until_us; /* no need to look again before */
+	bool cap_lacks; /* and it is in the log */
 	enum health health;
 	char health_reason[sizeof(((struct err *)0)->msg)];
 	uint64_t egress_up_us; /* when a network was last verified; 0: never */

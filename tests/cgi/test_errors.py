@@ -285,6 +285,44 @@ class Errors(ServiceCase):
             self.assert_error(self.service.execute(request()), 503,
                               error("sandbox_failed", "why"))
 
+    def test_paths_of_the_host_are_for_the_log(self):
+        for said, told in (
+                ("cgroup /isobox/run-1: cannot write 5 to memory.max: No "
+                 "space left on device", "cgroup [path]: cannot write 5 to "
+                 "memory.max: No space left on device"),
+                ("/srv/a b/c, \"/x\" (/y): gone",
+                 "[path] [path], [path] [path]: gone"),
+                ("runsc:/usr/bin/runsc", "[path]"),
+                ("isobox.slice/a.scope", "[path]"), ("/", "[path]"),
+                ("a\t\n/b\u00fc\n", "a\t\n[path]\n"),
+                ("::,", "::,"), ("/" * 255, "[path]"), ("", None)):
+            with self.subTest(said=said):
+                self.runner.on_run = lambda call: call.fail(
+                    "sandbox_failed", 0, said)
+                r = self.service.execute(request())
+                self.assert_error(r, 503, error("sandbox_failed", told))
+                self.assertIn(r.headers["x-request-id"] +
+                              ": sandbox_failed: " + said.split("\t")[0],
+                              self.service.log())
+
+    def test_paths_in_a_stream(self):
+        self.runner.on_run = lambda call: (call.started(), call.fail(
+            "sandbox_failed", 0, "/sys/fs/cgroup/x/run-1: gone"))
+        r = self.service.execute(request(), {"Accept": "text/event-stream"})
+        self.assertEqual(r.events()[-1], (
+            "error", '{"error":"sandbox_failed","detail":"[path]: gone"}'))
+        self.assertIn("sandbox_failed: /sys/fs/cgroup/x/run-1: gone",
+                      self.service.log())
+
+    def test_what_the_client_wrote_is_told(self):
+        self.runner.on_run = lambda call: call.fail(
+            "invalid_file", 0, "files[0].name: a/b")
+        self.assert_error(self.service.execute(request()), 400, error(
+            "invalid_file", "files[0].name: a/b"))
+        self.assert_error(self.service.execute(request(language="a/b")), 400,
+                          error("unknown_language", '"a/b" is not a known '
+                                "runtime; see GET /runtimes"))
+
     def test_capacity(self):
         for retry in (0, 1, 7):
             self.runner.on_run = lambda call: call.fail("capacity", retry, "x")

@@ -192,6 +192,15 @@ class Create(KernelCase):
         self.assertEqual(self.kernel().facts["kernel"]["reason"],
                          "\ufffd\"\n")
 
+    def test_a_reason_with_a_path_of_the_host(self):
+        self.runner.on_kernel = lambda call: call.info(
+            reason="the kernel's folder /srv/k/1: gone \xff".encode("latin-1"))
+        self.assertEqual(self.kernel().facts["kernel"]["reason"],
+                         "the kernel's folder [path]: gone \ufffd")
+        self.refuse("kernel_dead", 0, "/srv/k/1: gone")
+        self.assert_error(self.post(runtime="live", type="kernel"), 409,
+                          error("kernel_dead", "[path]: gone"))
+
 
 class Off(KernelCase):
     settings = {"kernel_slots": 0}

@@ -55,6 +55,10 @@ class Routes(ServiceCase):
         r = self.get("/readyz")
         self.assertEqual((r.status, r.body), (
             503, b'{"ready":false,"reason":"no \\"cap\\""}'))
+        self.runner.on_status = lambda c: answer_status(
+            c, ready=False, reason="cgroup /a/b has no memory cap")
+        self.assertEqual(self.get("/readyz").json()["reason"],
+                         "cgroup [path] has no memory cap")
 
     def test_runtimes(self):
         r = self.get("/runtimes")
@@ -266,7 +270,7 @@ class Metrics(ServiceCase):
                 (0, "", ["0", None, "50", "51"]),
                 (1, "", ["1", None, "50", "51"]),
                 (2, "", ["1", "1", "50", "51"]),
-                (3, 'no "tun" \\\n', ["1", "0", "50", "51"])):
+                (3, 'no "tun" at /x: \\\n', ["1", "0", "50", "51"])):
             self.runner.on_status = lambda c: answer_status(
                 c, egress=(state, reason, 50, 51), driver="pasta")
             found = self.metrics()
@@ -275,7 +279,7 @@ class Metrics(ServiceCase):
                               for n in names], values, state)
             self.assertEqual(
                 found.get('isobox_egress_down_info{reason='
-                          '"no \\"tun\\" \\\\ "}'),
+                          '"no \\"tun\\" at [path]: \\\\ "}'),
                 "1" if state == 3 else None)
             self.assertEqual(
                 found.get('isobox_egress_driver_info{driver="pasta"}'), "1")

@@ -5,6 +5,7 @@ anything where it could not be held."""
 import os
 import pwd
 import random
+import re
 import shutil
 import signal
 import socket
@@ -260,6 +261,12 @@ class TestReady(unittest.TestCase):
                     with open(path, "w") as f:
                         f.write(value)
         self.assert_not_ready(one, ("memory", "cap"))
+        with open(one.path("log", "runner.log")) as f:
+            told = re.findall(r"not ready: .*cgroup (/\S+)", f.read())
+        # Once, and to nobody else.
+        self.assertEqual(len(told), 1)
+        for r in (self.status(one), one.client().execute("python-slim", "1")):
+            self.assertNotIn(told[0], r.body.decode())
 
     def test_runsc_that_does_not_work(self):
         self.assert_not_ready(self.start(runsc="/bin/false"),
