@@ -13,7 +13,12 @@
 
 #define TEXT_MAX (1u << 20)
 
-static void put_runtime(struct buf *out, const struct runtime *r)
+static const char *word(bool b)
+{
+	return b ? "true" : "false";
+}
+
+static void put_runtime(struct buf *out, const struct runtime *r, bool kernels)
 {
 	buf_puts(out, "{\"language\":");
 	json_put_cstr(out, r->name);
@@ -25,11 +30,14 @@ static void put_runtime(struct buf *out, const struct runtime *r)
 			buf_putc(out, ',');
 		json_put_cstr(out, r->aliases[i]);
 	}
-	buf_printf(out, "],\"compiled\":%s,\"backend\":\"" BACKEND "\"}",
-	    r->compile != NULL && r->compile[0] != NULL ? "true" : "false");
+	buf_printf(out,
+	    "],\"compiled\":%s,\"kernel\":%s,\"backend\":\"" BACKEND "\"}",
+	    word(r->compile != NULL && r->compile[0] != NULL),
+	    word(kernels && r->kernel));
 }
 
-static void put_runtimes(struct buf *out, const struct registry *registry)
+static void put_runtimes(
+    struct buf *out, const struct registry *registry, bool kernels)
 {
 	bool first = true;
 
@@ -39,7 +47,7 @@ static void put_runtimes(struct buf *out, const struct registry *registry)
 			continue;
 		if (!first)
 			buf_putc(out, ',');
-		put_runtime(out, &registry->runtimes[i]);
+		put_runtime(out, &registry->runtimes[i], kernels);
 		first = false;
 	}
 	buf_putc(out, ']');
@@ -85,7 +93,7 @@ int catalog_load(
 		free(c);
 		return r;
 	}
-	put_runtimes(&c->runtimes, c->registry);
+	put_runtimes(&c->runtimes, c->registry, config->kernel_slots > 0);
 	read_text(config->data_dir, "llms.txt", &c->llms);
 	read_text(config->data_dir, "openapi.yaml", &c->openapi);
 	if (c->runtimes.failed) {

@@ -210,6 +210,8 @@ class Off(KernelCase):
             "kernel_unsupported", "this service has kernels turned off"))
         self.assertNotIn("kernels", self.service.request(
             "GET", "/healthz").json())
+        self.assertEqual({r["kernel"] for r in self.service.request(
+            "GET", "/runtimes").json()}, {False})
 
 
 class Most(KernelCase):

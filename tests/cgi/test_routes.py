@@ -11,13 +11,17 @@ from service import REPO, Service, ServiceCase
 
 RUNTIMES = [
     {"language": "live", "version": "2", "aliases": ["lv"],
-     "compiled": False, "backend": "gvisor"},
+     "compiled": False, "kernel": True,
+     "backend": "gvisor"},
     {"language": "python", "version": "3.11", "aliases": [],
-     "compiled": False, "backend": "gvisor"},
+     "compiled": False, "kernel": False,
+     "backend": "gvisor"},
     {"language": "python", "version": "3.14-agent", "aliases": ["py", "py3"],
-     "compiled": False, "backend": "gvisor"},
+     "compiled": False, "kernel": False,
+     "backend": "gvisor"},
     {"language": "rust", "version": "1-alpine", "aliases": ["rs"],
-     "compiled": True, "backend": "gvisor"},
+     "compiled": True, "kernel": False,
+     "backend": "gvisor"},
 ]
 
 with open(REPO + "/VERSION") as f:

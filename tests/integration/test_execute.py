@@ -313,10 +313,12 @@ class TestRuntimes(unittest.TestCase):
         for language in LANGUAGES:
             entry = found[language.name]
             self.assertEqual(set(entry), {"language", "version", "aliases",
-                                          "compiled", "backend"})
+                                          "compiled", "kernel", "backend"})
             self.assertEqual(sorted(entry["aliases"]),
                              sorted(language.aliases))
             self.assertIs(entry["compiled"], language.name in ("go", "rust"))
+            self.assertIs(entry["kernel"], language.name in (
+                "python", "python-slim", "javascript"))
             self.assertEqual(entry["backend"], "gvisor")
 
     def test_version(self):
