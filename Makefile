@@ -312,10 +312,21 @@ install: all
 	$(Q)test -e $(DESTDIR)$(SYSCONFDIR)/isobox/isobox.yaml || \
 	    $(call install_as,examples/isobox.yaml,$(SYSCONFDIR)/isobox/isobox.yaml)
 
-# What the operator wrote or the service keeps stays: /etc/isobox,
-# /var/lib/isobox.
-.PHONY: uninstall
+LEFTOVERS = tools/leftovers $(1) '$(DESTDIR)' $(SYSCONFDIR)/isobox \
+	/var/lib/isobox
+
+# What the operator wrote or the service keeps stays, and is told; purge removes
+# it, too.
+.PHONY: uninstall purge
 uninstall:
+	$(remove_programs)
+	$(Q)$(call LEFTOVERS,list)
+purge:
+	$(Q)$(call LEFTOVERS,check)
+	$(remove_programs)
+	$(Q)$(call LEFTOVERS,purge)
+
+define remove_programs
 	rm -f $(addprefix $(DESTDIR)$(BINDIR)/,isobox.fcgi isobox-runner \
 	    $(notdir $(TOOLS)))
 	rm -rf $(DESTDIR)$(LIBEXECDIR) $(DESTDIR)$(DATADIR) $(DESTDIR)$(DOCDIR)
@@ -324,6 +335,7 @@ uninstall:
 	    $(DESTDIR)$(TMPFILESDIR)/isobox.conf
 	rm -f $(foreach m,$(wildcard docs/man/*.[158]),\
 	    $(DESTDIR)$(MANDIR)/man$(subst .,,$(suffix $(m)))/$(notdir $(m)))
+endef
 
 .PHONY: clean
 clean:
@@ -340,6 +352,7 @@ help:
 	@echo 'make           build the programs into build/'
 	@echo 'make bench     compare with what it stands on, through each front server'
 	@echo 'make unit asan fuzz tidy cppcheck format-check'
-	@echo 'make install uninstall (DESTDIR=, PREFIX=) clean'
+	@echo 'make install uninstall purge (DESTDIR=, PREFIX=) clean'
+	@echo '               purge removes settings, images and all files, too'
 
 -include $(shell find $(B) -name '*.d' 2>/dev/null)
