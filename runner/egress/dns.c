@@ -205,10 +205,13 @@ static void put_header(struct buf *out, uint16_t id, uint16_t flags,
 	put_u16(out, more);
 }
 
-void dns_put_query(struct buf *out, uint16_t id, const struct dns_question *q)
+void dns_put_query(
+    struct buf *out, uint16_t id, const struct dns_question *q, bool edns)
 {
-	put_header(out, id, FLAG_RECURSION, 1, 0, 1);
+	put_header(out, id, FLAG_RECURSION, 1, 0, edns ? 1 : 0);
 	put_question(out, q);
+	if (!edns)
+		return;
 	/* EDNS, RFC 6891: the root's name, OPT, the size that we take. */
 	buf_putc(out, '\0');
 	put_u16(out, TYPE_OPT);
@@ -253,10 +256,10 @@ static void add_address(
 
 /*
  * The addresses of `name` among n records, into *ret; or its alias, which takes
- * name's place: then true.
+ * name's place: then true. *ret_cut: not all of the records are there.
  */
 static bool look_up(const struct view *answers, unsigned n, struct name *name,
-    struct dns_addresses *ret)
+    struct dns_addresses *ret, bool *ret_cut)
 {
 	struct view v = *answers;
 	bool aliased = false;
@@ -266,8 +269,10 @@ static bool look_up(const struct view *answers, unsigned n, struct name *name,
 		struct view data;
 		struct name alias;
 
-		if (!take_record(&v, &r))
-			break; /* truncated: what is there, counts */
+		if (!take_record(&v, &r)) {
+			*ret_cut = true; /* what is there, counts */
+			break;
+		}
 		if (r.class != DNS_CLASS_IN || !same_name(&r.owner, name))
 			continue;
 		data = (struct view){v.msg, v.len, r.data};
@@ -288,29 +293,42 @@ static bool look_up(const struct view *answers, unsigned n, struct name *name,
 	return aliased;
 }
 
+/* A header and nothing else, of a name server that could not read us. */
+static bool is_bare_error(const struct view *v, const struct header *h)
+{
+	const unsigned rcode = h->flags & RCODE;
+
+	return v->at == v->len && h->questions == 0 && h->answers == 0 &&
+	       (rcode == DNS_FORMERR || rcode == DNS_NOTIMP);
+}
+
 int dns_read_answer(const uint8_t *msg, size_t len, uint16_t id,
     const struct dns_question *q, enum dns_rcode *ret_rcode,
     struct dns_addresses *ret)
 {
 	struct view v = {msg, len, 0};
-	struct name name;
+	struct name name = {0};
 	struct header h;
 	uint16_t type, class;
+	bool cut;
 
 	if (!take_header(&v, &h) || (h.flags & FLAG_RESPONSE) == 0 ||
-	    (h.flags & OPCODE) != 0 || h.id != id || h.questions != 1 ||
-	    !take_question(&v, &name, &type, &class) || type != DNS_TYPE_A ||
-	    class != DNS_CLASS_IN || name.len != q->name_len ||
-	    memcmp(name.text, q->name, name.len) != 0)
+	    (h.flags & OPCODE) != 0 || h.id != id)
 		return -EPROTO;
+	if (!is_bare_error(&v, &h) &&
+	    (h.questions != 1 || !take_question(&v, &name, &type, &class) ||
+		type != DNS_TYPE_A || class != DNS_CLASS_IN ||
+		name.len != q->name_len ||
+		memcmp(name.text, q->name, name.len) != 0))
+		return -EPROTO;
+	cut = (h.flags & FLAG_TRUNCATED) != 0;
 	*ret_rcode = (enum dns_rcode)(h.flags & RCODE);
 	*ret = (struct dns_addresses){.ttl = UINT32_MAX};
 	for (unsigned i = 0; i < ALIASES_MAX; i++)
-		if (!look_up(&v, h.answers, &name, ret))
+		if (!look_up(&v, h.answers, &name, ret, &cut))
 			break;
-	/* Cut off before the first of them: that is not "there are none". */
-	if ((h.flags & FLAG_TRUNCATED) != 0 && ret->count == 0)
-		*ret_rcode = DNS_SERVFAIL;
+	if (cut && ret->count == 0 && *ret_rcode == DNS_NOERROR)
+		*ret_rcode = DNS_TRUNCATED;
 	return 0;
 }
 

@@ -23,7 +23,9 @@ enum dns_rcode {
 	DNS_SERVFAIL = 2,
 	DNS_NXDOMAIN = 3,
 	DNS_NOTIMP = 4,
-	DNS_REFUSED = 5
+	DNS_REFUSED = 5,
+	/* Ours, never on the wire: cut off before the first address. */
+	DNS_TRUNCATED = 16
 };
 
 /* What a resolver without EDNS takes, RFC 1035 4.2.1; our answers fit. */
@@ -65,12 +67,14 @@ struct dns_addresses {
 int dns_read_query(const uint8_t *msg, size_t len, struct dns_question *ret,
     enum dns_rcode *ret_rcode);
 
-/* A query for the IPv4 addresses of q's name. */
-void dns_put_query(struct buf *out, uint16_t id, const struct dns_question *q);
+/* A query for the IPv4 addresses of q's name; edns: we take DNS_EDNS_MAX. */
+void dns_put_query(
+    struct buf *out, uint16_t id, const struct dns_question *q, bool edns);
 
 /*
  * Reads what came for such a query: that id, that question. 0, the response code
- * and the addresses, aliases followed; -EPROTO when it is no such thing.
+ * and the addresses, aliases followed; -EPROTO when it is no such thing. DNS_FORMERR
+ * and DNS_NOTIMP may come without the question.
  */
 int dns_read_answer(const uint8_t *msg, size_t len, uint16_t id,
     const struct dns_question *q, enum dns_rcode *ret_rcode,

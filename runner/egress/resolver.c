@@ -6,7 +6,8 @@
  * name is allowed; of an allowed name only IPv4 addresses are told, for
  * everything else there is no data. Answers are made anew here: nothing that a
  * name server sends gets to the sandbox but addresses, and only when they are
- * open.
+ * open. A name server that does not know EDNS is asked once more without, one whose
+ * answer is cut off is asked by TCP; all of that within the time of one try.
  */
 #include "runner/egress/resolver.h"
 
@@ -33,6 +34,9 @@
 #define TRY_MS 1500u
 #define TRIES 3u
 
+/* Of an answer by TCP no more is read: two hundred addresses. */
+#define TCP_MAX 4096u
+
 /* Questions a second, and at once: the sandbox's DNS is not in the rate that
  * the rule set allows for its flows. */
 #define RATE_PER_SECOND 50u
@@ -42,7 +46,12 @@ struct pending {
 	int fd; /* -1: free */
 	uint16_t id;
 	unsigned tries;
+	uint32_t server; /* of this try */
 	uint64_t until_ms;
+	bool plain; /* ask without EDNS */
+	bool tcp;
+	bool sent; /* by TCP */
+	struct buf heard; /* by TCP: a length and a message, so far */
 	struct dns_question question;
 	struct sockaddr_in from;
 };
@@ -77,6 +86,8 @@ static void forget(struct pending *p)
 	if (p->fd >= 0)
 		(void)close(p->fd);
 	p->fd = -1;
+	p->sent = false;
+	buf_free(&p->heard);
 }
 
 static void answer_pending(const struct resolver *r, struct pending *p,
@@ -88,33 +99,51 @@ static void answer_pending(const struct resolver *r, struct pending *p,
 
 /* ---- asking a name server ------------------------------------------------- */
 
-/* The next name server in turn; false when none is left to try. */
-static bool ask(const struct resolver *r, struct pending *p)
+/* By TCP it is sent when the connection is there. */
+static bool ask(struct pending *p)
 {
-	const struct egress_policy *policy = r->policy;
+	const struct sockaddr_in to = {.sin_family = AF_INET,
+	    .sin_port = htons(53),
+	    .sin_addr.s_addr = htonl(p->server)};
+	const int type = p->tcp ? SOCK_STREAM : SOCK_DGRAM;
 	cleanup_buf struct buf out = {0};
-	struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(53)};
 
 	forget(p);
-	if (p->tries == TRIES ||
-	    getrandom(&p->id, sizeof(p->id), 0) != sizeof(p->id))
+	if (getrandom(&p->id, sizeof(p->id), 0) != sizeof(p->id))
 		return false;
-	to.sin_addr.s_addr =
-	    htonl(policy->resolvers[p->tries++ % policy->resolver_count]);
-	dns_put_query(&out, p->id, &p->question);
-	p->fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	p->until_ms = clock_ms() + TRY_MS;
+	dns_put_query(&out, p->id, &p->question, !p->plain);
+	p->fd = socket(AF_INET, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	/* What cannot be sent is a try that is not answered. */
 	if (p->fd >= 0 && !out.failed &&
-	    connect(p->fd, (const struct sockaddr *)&to, sizeof(to)) == 0)
+	    connect(p->fd, (const struct sockaddr *)&to, sizeof(to)) == 0 &&
+	    !p->tcp)
 		(void)send(p->fd, out.data, out.len, MSG_NOSIGNAL);
 	return p->fd >= 0;
 }
 
-static void ask_again(const struct resolver *r, struct pending *p)
+/* The next name server in turn, if one is left to try. */
+static void ask_next(const struct resolver *r, struct pending *p)
 {
-	if (!ask(r, p))
+	const struct egress_policy *policy = r->policy;
+	const bool left = p->tries < TRIES;
+
+	p->server = policy->resolvers[p->tries++ % policy->resolver_count];
+	p->until_ms = clock_ms() + TRY_MS;
+	p->tcp = false;
+	if (!left || !ask(p))
 		answer_pending(r, p, DNS_SERVFAIL, NULL);
+}
+
+/* The same one in another way, each once: false when that is of no use. */
+static bool ask_otherwise(struct pending *p, enum dns_rcode rcode)
+{
+	if (rcode == DNS_TRUNCATED && !p->tcp)
+		p->tcp = true;
+	else if ((rcode == DNS_FORMERR || rcode == DNS_NOTIMP) && !p->plain)
+		p->plain = true;
+	else
+		return false;
+	return ask(p);
 }
 
 /* Has the router open them, so that whoever is told of them reaches them. */
@@ -129,24 +158,19 @@ static bool open_addresses(
 	return done == '1';
 }
 
-static void take_answer(const struct resolver *r, struct pending *p)
+/* False when it is no answer to our question. */
+static bool take_answer(
+    const struct resolver *r, struct pending *p, const uint8_t *msg, size_t len)
 {
-	uint8_t msg[DNS_EDNS_MAX];
-	ssize_t n = recv(p->fd, msg, sizeof(msg), MSG_DONTWAIT);
 	struct dns_addresses a;
 	enum dns_rcode rcode;
 
-	if (n < 0 && errno != EAGAIN && errno != EINTR) {
-		ask_again(r, p); /* refused */
-		return;
-	}
-	/* What is no answer to our question may have been sent by anybody. */
-	if (n < 0 || dns_read_answer(
-			 msg, (size_t)n, p->id, &p->question, &rcode, &a) < 0)
-		return;
+	if (dns_read_answer(msg, len, p->id, &p->question, &rcode, &a) < 0)
+		return false;
 	if (rcode != DNS_NOERROR && rcode != DNS_NXDOMAIN) {
-		ask_again(r, p);
-		return;
+		if (!ask_otherwise(p, rcode))
+			ask_next(r, p);
+		return true;
 	}
 	if (a.ttl < RESOLVER_TTL_MIN)
 		a.ttl = RESOLVER_TTL_MIN;
@@ -156,6 +180,80 @@ static void take_answer(const struct resolver *r, struct pending *p)
 		answer_pending(r, p, DNS_SERVFAIL, NULL);
 	else
 		answer_pending(r, p, rcode, &a);
+	return true;
+}
+
+static void hear_datagram(const struct resolver *r, struct pending *p)
+{
+	uint8_t msg[DNS_EDNS_MAX];
+	ssize_t n = recv(p->fd, msg, sizeof(msg), MSG_DONTWAIT);
+
+	/* What is no answer may have been sent by anybody. */
+	if (n >= 0)
+		(void)take_answer(r, p, msg, (size_t)n);
+	else if (errno != EAGAIN && errno != EINTR)
+		ask_next(r, p); /* refused */
+}
+
+/* Connected: a new connection takes so little at once. */
+static bool send_by_tcp(struct pending *p)
+{
+	cleanup_buf struct buf query = {0};
+	cleanup_buf struct buf out = {0};
+
+	dns_put_query(&query, p->id, &p->question, !p->plain);
+	buf_putc(&out, (char)(query.len >> 8));
+	buf_putc(&out, (char)(query.len & 0xff));
+	buf_put(&out, query.data, query.len);
+	p->sent =
+	    !query.failed && !out.failed &&
+	    send(p->fd, out.data, out.len, MSG_NOSIGNAL) == (ssize_t)out.len;
+	return p->sent;
+}
+
+/* Whether the message is there, *ret_len bytes of it. -EIO: it will not be. */
+static int hear_by_tcp(struct pending *p, size_t *ret_len)
+{
+	uint8_t part[1024];
+	ssize_t n = recv(p->fd, part, sizeof(part), MSG_DONTWAIT);
+	const uint8_t *d;
+	size_t len;
+
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return 0;
+	if (n > 0)
+		buf_put(&p->heard, part, (size_t)n);
+	if (n <= 0 || p->heard.failed)
+		return -EIO;
+	d = p->heard.data;
+	if (p->heard.len < 2)
+		return 0;
+	len = (size_t)d[0] << 8 | d[1];
+	if (len > TCP_MAX) /* the addresses come first */
+		len = TCP_MAX;
+	*ret_len = len;
+	return p->heard.len - 2 >= len;
+}
+
+static void talk_by_tcp(const struct resolver *r, struct pending *p)
+{
+	struct buf heard;
+	size_t len;
+	int rc;
+
+	if (!p->sent) {
+		if (!send_by_tcp(p))
+			ask_next(r, p);
+		return;
+	}
+	rc = hear_by_tcp(p, &len);
+	if (rc == 0)
+		return;
+	heard = p->heard; /* what is asked next has its own */
+	p->heard = (struct buf){0};
+	if (rc < 0 || !take_answer(r, p, heard.data + 2, len))
+		ask_next(r, p);
+	buf_free(&heard);
 }
 
 /* ---- questions --------------------------------------------------------------- */
@@ -205,7 +303,7 @@ static void take_question(struct resolver *r, const struct dns_question *q,
 		answer(r, q, from, DNS_SERVFAIL, NULL);
 	} else {
 		*p = (struct pending){.fd = -1, .question = *q, .from = *from};
-		ask_again(r, p);
+		ask_next(r, p);
 	}
 }
 
@@ -280,8 +378,12 @@ static void serve(struct resolver *r)
 	struct pollfd fds[PENDING_MAX + 2] = {
 	    {r->listener, POLLIN, 0}, {r->router, 0, 0}};
 
-	for (size_t i = 0; i < PENDING_MAX; i++)
-		fds[i + 2] = (struct pollfd){r->pending[i].fd, POLLIN, 0};
+	for (size_t i = 0; i < PENDING_MAX; i++) {
+		const struct pending *p = &r->pending[i];
+
+		fds[i + 2] = (struct pollfd){
+		    p->fd, p->tcp && !p->sent ? POLLOUT : POLLIN, 0};
+	}
 	if (poll(fds, PENDING_MAX + 2, next_wait(r)) < 0)
 		return; /* EINTR */
 	if (fds[1].revents != 0)
@@ -291,10 +393,12 @@ static void serve(struct resolver *r)
 
 		if (p->fd < 0)
 			continue;
-		if (fds[i + 2].revents != 0)
-			take_answer(r, p);
+		if (fds[i + 2].revents != 0 && p->tcp)
+			talk_by_tcp(r, p);
+		else if (fds[i + 2].revents != 0)
+			hear_datagram(r, p);
 		if (p->fd >= 0 && clock_ms() >= p->until_ms)
-			ask_again(r, p);
+			ask_next(r, p);
 	}
 	if (fds[0].revents != 0)
 		hear_sandbox(r);

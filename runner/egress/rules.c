@@ -25,7 +25,7 @@
  *	    oifname sb0 ip protocol icmp accept
  *	    oifname sb0 tcp flags rst accept
  *	    oifname sb0 udp sport 53 accept			names
- *	    oifname tap0 ip daddr RESOLVER udp dport 53 accept	names
+ *	    oifname tap0 ip daddr RESOLVER {tcp,udp} dport 53 accept	names
  *	  chain out
  *	    ip daddr PREFIX th dport PORT goto flow		operator's allow
  *	    ip daddr @host counter jump no
@@ -192,12 +192,13 @@ static void put_output_dns(struct rules *r, const struct egress_policy *p)
 		rule_source_port(r, 53);
 		rule_accept(r);
 	}
-	for (size_t k = 0; k < p->resolver_count; k++) {
+	for (size_t k = 0; k < p->resolver_count * sizeof(tcp_udp); k++) {
 		if (!rule_begin(r, "output"))
 			return;
 		rule_to(r, NET_TAPDEV);
-		rule_destination(r, NFT_CMP_EQ, p->resolvers[k]);
-		rule_protocol(r, IPPROTO_UDP);
+		rule_destination(
+		    r, NFT_CMP_EQ, p->resolvers[k / sizeof(tcp_udp)]);
+		rule_protocol(r, tcp_udp[k % sizeof(tcp_udp)]);
 		rule_destination_port(r, 53);
 		rule_accept(r);
 	}

@@ -11,7 +11,9 @@ one line each:
 
 usage: internet.py NAME ROOT ZONE
 NAME stands in the answers, ROOT is a folder to serve by HTTP, ZONE a JSON file
-for DNS: {"name": [["address", ...], ttl] or "alias"}; read again each time.
+for DNS: {"name": [["address", ...], ttl] or "alias"}; read again each time. A
+third word is of which age the server of that name is: see dns(). What answer_by_tcp()
+looks for in a name is how that one behaves.
 """
 
 import ctypes
@@ -22,6 +24,7 @@ import socket
 import struct
 import sys
 import threading
+import time
 import urllib.parse
 
 TCP = (22, 25, 53, 80, 443, 465, 587, 853, 3128, 8080)
@@ -123,8 +126,7 @@ def tcp_connection(conn, peer):
         if here[1] == 53:
             size = conn.recv(2)
             if len(size) == 2:
-                answer = dns(conn.recv(struct.unpack("!H", size)[0]), 65535)
-                conn.sendall(struct.pack("!H", len(answer)) + answer)
+                answer_by_tcp(conn, conn.recv(struct.unpack("!H", size)[0]))
         else:
             http(conn, here, peer)
     except (OSError, StopIteration, KeyError, ValueError):
@@ -163,6 +165,11 @@ def dns(query, limit):
         zone = json.load(f)
     name, records, code = ".".join(labels).lower(), [], 0
     say("dns", name, kind)
+    if query[11] and len(zone.get(name, "")) == 3:  # it knows no EDNS
+        error, whole = {"old": (1, True), "bare": (1, False),
+                        "older": (4, True)}[zone[name][2]]
+        return (query[:2] + struct.pack("!HHHHH", 0x8180 | error, whole, 0, 0,
+                                        0) + query[12:at + 5] * whole)
     for _ in range(8):
         entry = zone.get(name)
         if entry is None:
@@ -183,6 +190,33 @@ def dns(query, limit):
         flags, body, records = flags | 0x200, b"", []
     return (query[:2] + struct.pack("!HHHHH", flags, 1, len(records), 0, 0) +
             query[12:at + 5] + body)
+
+
+def answer_by_tcp(conn, query):
+    answer = dns(query, 65535)
+    whole = struct.pack("!H", len(answer)) + answer
+    labels = query[12:query.index(b"\0", 12)]
+    if b"drip" in labels:  # never done in time
+        for byte in whole:
+            conn.sendall(bytes([byte]))
+            time.sleep(0.2)
+    elif b"short" in labels:
+        conn.sendall(whole[:100])
+    elif b"mute" in labels:
+        time.sleep(10)
+    elif b"shut" in labels:
+        conn.sendall(whole[:1])
+    elif b"null" in labels:
+        conn.sendall(b"\0\0" + whole)
+    elif b"other" in labels:
+        conn.sendall(whole[:2] + bytes([whole[2] ^ 1]) + whole[3:])
+    elif b"again" in labels:  # cut off, here too
+        conn.sendall(struct.pack("!H", len(query)) + query[:2] +
+                     b"\x83\x80" + query[4:])
+    elif b"noise" in labels:
+        conn.sendall(b"\xff\xff" + os.urandom(65535))
+    else:
+        conn.sendall(whole)
 
 
 def udp_server(port):

@@ -127,8 +127,14 @@ static void our_query_can_be_read(void **state)
 	struct dns_question again;
 
 	(void)state;
-	dns_put_query(&out, 0xabcd, &q);
+	dns_put_query(&out, 0xabcd, &q, false);
 	again = read_good(out.data, out.len);
+	assert_int_equal(out.len, 12 + again.wire_len);
+	assert_int_equal(out.data[11], 0);
+	buf_clear(&out);
+	dns_put_query(&out, 0xabcd, &q, true);
+	again = read_good(out.data, out.len);
+	assert_int_equal(out.data[11], 1); /* and EDNS */
 	assert_int_equal(again.id, 0xabcd);
 	assert_true(again.recursion);
 	assert_string_equal(again.name, "www.golang.org");
@@ -176,6 +182,66 @@ static void addresses_are_found(void **state)
 		&rcode, &a),
 	    0);
 	assert_int_equal(a.count, 1);
+}
+
+static void assert_told(const uint8_t *msg, size_t len, enum dns_rcode want)
+{
+	struct dns_addresses a;
+	enum dns_rcode rcode;
+
+	assert_int_equal(read_answer(msg, len, &rcode, &a), 0);
+	assert_int_equal(rcode, want);
+	assert_int_equal(a.count, 0);
+}
+
+/* Not one address is there, and that is not "there are none". */
+static void cut_before_the_first_address(void **state)
+{
+	struct dns_addresses a;
+	enum dns_rcode rcode;
+
+	(void)state;
+	/* it says so; with an alias; with an address */
+	assert_told(
+	    BYTES("\1\2\x83\x80\0\1\0\0\0\0\0\0" NAME A), DNS_TRUNCATED);
+	assert_told(BYTES("\1\2\x83\x80\0\1\0\1\0\0\0\0" NAME A
+			  "\xc0\x0c\0\5\0\1\0\0\0\5\0\2\1y\0"),
+	    DNS_TRUNCATED);
+	assert_int_equal(read_answer(BYTES("\1\2\x83\x80\0\1\0\1\0\0\0\0" NAME A
+					   "\xc0\x0c" A "\0\0\1\0\0\4\1\2\3\4"),
+			     &rcode, &a),
+	    0);
+	assert_int_equal(rcode, DNS_NOERROR);
+	assert_int_equal(a.count, 1);
+	/* it does not say so: more than we said that we take */
+	assert_told(BYTES(HEAD("\1")), DNS_TRUNCATED);
+	assert_told(
+	    BYTES(HEAD("\1") "\xc0\x0c" A "\0\0\1\0\0\4\1\2\3"), DNS_TRUNCATED);
+	/* there is no such name, however it is said */
+	assert_told(BYTES("\1\2\x83\x83\0\1\0\0\0\0\0\0" NAME A), DNS_NXDOMAIN);
+}
+
+/* Who does not know EDNS may not have read so far as to repeat the question. */
+static void errors_without_a_question(void **state)
+{
+	struct dns_addresses a;
+	enum dns_rcode rcode;
+
+	(void)state;
+	assert_told(BYTES("\1\2\x81\x81\0\0\0\0\0\0\0\0"), DNS_FORMERR);
+	assert_told(BYTES("\1\2\x81\x84\0\0\0\0\0\0\0\0"), DNS_NOTIMP);
+	assert_told(BYTES("\1\2\x81\x81\0\1\0\0\0\0\0\0" NAME A), DNS_FORMERR);
+	/* another id, not an answer, more behind it, another error */
+	assert_true(
+	    read_answer(BYTES("\1\3\x81\x81\0\0\0\0\0\0\0\0"), &rcode, &a) < 0);
+	assert_true(
+	    read_answer(BYTES("\1\2\1\x81\0\0\0\0\0\0\0\0"), &rcode, &a) < 0);
+	assert_true(read_answer(BYTES("\1\2\x81\x81\0\0\0\0\0\0\0\0\0"), &rcode,
+			&a) < 0);
+	assert_true(
+	    read_answer(BYTES("\1\2\x81\x83\0\0\0\0\0\0\0\0"), &rcode, &a) < 0);
+	assert_true(
+	    read_answer(BYTES("\1\2\x81\x81\0\0\0\0\0\0\0"), &rcode, &a) < 0);
 }
 
 /* An alias, in any order, with a name of its own or by a pointer. */
@@ -304,6 +370,8 @@ int main(void)
 	    cmocka_unit_test(the_longest_name),
 	    cmocka_unit_test(our_query_can_be_read),
 	    cmocka_unit_test(addresses_are_found),
+	    cmocka_unit_test(cut_before_the_first_address),
+	    cmocka_unit_test(errors_without_a_question),
 	    cmocka_unit_test(aliases_are_followed),
 	    cmocka_unit_test(what_was_not_asked_for),
 	    cmocka_unit_test(answers_to_others),
