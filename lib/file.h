@@ -17,8 +17,15 @@
 int file_read(int dirfd, const char *name, int flags, size_t max,
     struct buf *out, struct err *e);
 
-/* Locks a directory (flock) against others who do the same, for some seconds at
- * most. Its descriptor, which holds the lock. */
+/*
+ * Locks the open file fd (flock, exclusive). Waits up to 5 s for who holds it: a
+ * child that was forked just before its parent was killed has the parent's locks
+ * until it has closed them. 0, -EWOULDBLOCK when another stays, -errno.
+ */
+int file_lock(int fd);
+
+/* Locks a directory as file_lock() does, against others who do the same. Its
+ * descriptor, which holds the lock. */
 int file_lock_dir(const char *dir, struct err *e);
 
 #endif

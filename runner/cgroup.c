@@ -20,13 +20,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/sysinfo.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
 #include "lib/cleanup.h"
+#include "lib/file.h"
 #include "lib/log.h"
 #include "runner/cgroup_ops.h"
 
@@ -298,8 +298,8 @@ int cgroup_lock(struct cgroup *cg, int *ret_fd, struct err *e)
 
 	if (fd < 0)
 		return err_sys(e, -fd, "cgroup %s", cg->path);
-	if (flock(fd, LOCK_EX | LOCK_NB) != 0)
-		return err_set(e, ERR_INTERNAL, errno,
+	if (file_lock(fd) < 0)
+		return err_set(e, ERR_INTERNAL, EBUSY,
 		    "another isobox-runner lives in cgroup %s", cg->path);
 	*ret_fd = take_fd(&fd);
 	return 0;

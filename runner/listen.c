@@ -8,13 +8,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include "lib/cleanup.h"
+#include "lib/file.h"
 
 /* More than the web side's threads; the kernel cuts it to somaxconn. */
 #define BACKLOG 1024
@@ -31,7 +31,7 @@ static int take_lock(const char *path, struct err *e)
 	fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd < 0)
 		return err_sys(e, errno, "%s", name);
-	if (flock(fd, LOCK_EX | LOCK_NB) != 0)
+	if (file_lock(fd) < 0)
 		return err_set(e, ERR_INTERNAL, EBUSY,
 		    "another isobox-runner is at %s", path);
 	return take_fd(&fd);

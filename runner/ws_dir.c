@@ -8,13 +8,13 @@
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "lib/buf.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
+#include "lib/file.h"
 
 #define DIR_FLAGS (O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
 
@@ -57,7 +57,7 @@ static int open_parts(struct ws_root *r, struct err *e)
 		return r->fd;
 	if ((rc = check_owner(r->fd, e)) < 0)
 		return rc;
-	if (flock(r->fd, LOCK_EX | LOCK_NB) != 0)
+	if (file_lock(r->fd) < 0)
 		return err_set(
 		    e, ERR_INTERNAL, EBUSY, "another isobox-runner has it");
 	if ((r->kind_fd[WS_SESSION] = make_dir(r->fd, "sessions", e)) < 0)

@@ -6,6 +6,7 @@ the old life is left.
 ISOBOX_KILL_SEED repeats a sequence (the seed is printed), ISOBOX_KILLS sets how
 many kills there are of each kind in turn (50 in all by default)."""
 
+import fcntl
 import os
 import random
 import signal
@@ -203,6 +204,32 @@ class TestKill(unittest.TestCase):
         wait_for("its end", lambda: not any(map(cgroups.alive, stopped)), 15)
         t.join(20)
         self.assert_serves("after the start")
+        self.assert_nothing_old()
+
+    def test_locks_of_a_runner_that_was_killed(self):
+        """A child that it had just forked has its locks for a moment longer:
+        the next runner waits for that."""
+        service.runner.kill()
+        service.runner.wait()
+        places = [service.settings["runner_socket"] + ".lock",
+                  service.settings["workspaces_dir"], *service.subtree.tops()]
+        held = [os.open(place, os.O_RDONLY) for place in places]
+        try:
+            for fd in held:
+                fcntl.flock(fd, fcntl.LOCK_EX)
+            service.start_runner()
+            time.sleep(0.5)
+            self.assertIsNone(service.runner.poll())
+        finally:
+            for fd in held:
+                os.close(fd)
+        self.assert_serves("after the locks were free")
+        r = service.client().post("/v1/sessions", {"runtime": "python-slim"})
+        self.assertEqual(r.status, 201, r)
+        session = r.json()
+        self.assertEqual(service.client().request(
+            "DELETE", "/v1/sessions/" + session["id"],
+            headers=[("X-Session-Token", session["token"])]).status, 204)
         self.assert_nothing_old()
 
     def test_sentry_killed_is_no_result(self):
