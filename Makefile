@@ -137,6 +137,9 @@ $(B)/static/guest/kernel_code.o: $(addprefix $(B)/static/,kernel.py kernel.cjs \
     reseed.so)
 $(B)/static/guest/kernel_code.o: GUEST_CFLAGS += -Wa,-I$(B)/static
 
+$(B)/static/guest/ending.o: $(B)/static/ending.so
+$(B)/static/guest/ending.o: GUEST_CFLAGS += -Wa,-I$(B)/static
+
 $(B)/static/kernel.py: $(wildcard guest/kernel/python/*.py)
 	@mkdir -p $(@D)
 	$(call say,CAT,$@)
@@ -147,11 +150,13 @@ $(B)/static/kernel.cjs: $(wildcard guest/kernel/node/*.cjs)
 	$(call say,CAT,$@)
 	$(Q){ echo "(() => { 'use strict';" && cat $^ && echo '})();'; } >$@
 
-$(B)/static/reseed.so: guest/kernel/reseed.c $(B)/flags
+$(B)/static/reseed.so: guest/kernel/reseed.c
+$(B)/static/ending.so: guest/warm/ending.c guest/ending.h
+$(B)/static/%.so: $(B)/flags
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(BASE_CFLAGS) -O2 -fPIC -shared -nostdlib -s \
-	    -Wl,-z,noseparate-code -o $@ $<
+	    -Wl,-z,noseparate-code,-z,nodelete -o $@ $(filter %.c,$^)
 
 $(B)/isobox-init: $(GUEST_OBJ)
 	$(call say,LD,$@)

@@ -18,10 +18,11 @@
 
 /* What starting and ending programs takes: to become SANDBOX_UID, to map it
  * into a user namespace (it is a root user: CAP_SETFCAP, as Linux 5.12 and
- * gVisor 2026 have it), and to kill what a compile step left. */
+ * gVisor 2026 have it), to limit a program that waited, and to kill what a compile
+ * step left. */
 #define KEPT_CAPS                                               \
 	(1u << CAP_SETUID | 1u << CAP_SETGID | 1u << CAP_KILL | \
-	    1u << CAP_SETFCAP)
+	    1u << CAP_SETFCAP | 1u << CAP_SYS_RESOURCE)
 
 /* Should: be the first process of a sandbox of our own. Mustn't: run anywhere
  * else, what follows mounts and changes owners. */

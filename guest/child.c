@@ -26,6 +26,7 @@
 #include <unistd.h>
 
 #include "guest/files.h"
+#include "guest/strings.h"
 #include "lib/cleanup.h"
 
 #define STACK_SIZE (32u * 1024)
@@ -42,26 +43,38 @@
 
 struct start {
 	const struct child *c;
-	pid_t claimed;
 	struct err *e;
 	int rc; /* negative: e is set */
 	int exec_errno;
+	int file_fd; /* of child_open_file() */
 };
 
 /* Should: have the program's pipes as 0, 1, 2, what it speaks with init by, and
  * nothing else. Mustn't: still hold a control pipe when the user changes. */
 static int setup_descriptors(const struct child *c, struct err *e)
 {
+	/* In the order of their places, all of which are above what init has. */
+	const struct {
+		int fd, at;
+	} more[] = {
+	    {c->ending_fd, c->ending_fd > 0 ? WARM_ENDING_FD : 0},
+	    {c->link_fd, c->link_at},
+	};
 	unsigned first = 3;
 
 	for (int i = 0; i < 3; i++)
 		if (dup2(c->fds[i], i) != i)
 			return err_sys(e, errno, "dup2");
-	if (c->link_at > 0) {
-		if (dup2(c->link_fd, c->link_at) != c->link_at ||
-		    close_range(first, (unsigned)c->link_at - 1, 0) != 0)
-			return err_sys(e, errno, "descriptor %d", c->link_at);
-		first = (unsigned)c->link_at + 1;
+	for (size_t i = 0; i < sizeof(more) / sizeof(more[0]); i++)
+		if (more[i].at > 0 && dup2(more[i].fd, more[i].at) < 0)
+			return err_sys(e, errno, "descriptor %d", more[i].at);
+	for (size_t i = 0; i < sizeof(more) / sizeof(more[0]); i++) {
+		const unsigned at = (unsigned)more[i].at;
+
+		if (at > first && close_range(first, at - 1, 0) != 0)
+			return err_sys(e, errno, "close_range");
+		if (at > 0)
+			first = at + 1;
 	}
 	if (close_range(first, INT_MAX, 0) != 0)
 		return err_sys(e, errno, "close_range");
@@ -322,6 +335,81 @@ int child_compiler_fds(
 	return null;
 }
 
+/* In a process of its own, since init must not become the program's user. Its end
+ * is no signal: what waits for a program would wake up. */
+static int run_helper(int (*helper)(void *), int flags, struct start *s)
+{
+	_Alignas(16) uint8_t stack[STACK_SIZE];
+	pid_t pid;
+
+	s->rc = err_set(s->e, ERR_INTERNAL, ECHILD, "a helper was cut short");
+	pid = clone(
+	    helper, stack + sizeof(stack), CLONE_VM | CLONE_VFORK | flags, s);
+	if (pid < 0)
+		return err_sys(s->e, errno, "cannot start a process");
+	while (waitpid(pid, NULL, (int)__WCLONE) < 0 && errno == EINTR)
+		;
+	return s->rc;
+}
+
+static int enter_files(struct err *e)
+{
+	int rc = become_sandbox_uid(e);
+
+	if (rc == 0 && chdir(PROGRAM_ROOT FILES_DIR) != 0)
+		rc = err_sys(e, errno, "cannot enter " FILES_DIR);
+	return rc;
+}
+
+static int open_main(void *arg)
+{
+	struct start *s = arg;
+
+	s->rc = enter_files(s->e);
+	if (s->rc == 0)
+		s->rc = files_open(s->c->there, &s->file_fd, s->e);
+	if (s->rc == 0)
+		s->rc = restore_dumpable(s->e);
+	_exit(0);
+}
+
+int child_open_file(const struct blob *name, int *ret_fd, struct err *e)
+{
+	const struct child c = {.there = name};
+	struct start s = {.c = &c, .e = e, .file_fd = -1};
+	int rc = run_helper(open_main, CLONE_FILES, &s);
+
+	if (rc < 0 && s.file_fd >= 0)
+		(void)close(s.file_fd);
+	if (rc == 0)
+		*ret_fd = s.file_fd;
+	return rc;
+}
+
+static int write_main(void *arg)
+{
+	struct start *s = arg;
+	const struct child *c = s->c;
+
+	s->rc = enter_files(s->e);
+	if (s->rc == 0)
+		s->rc = files_write(c->files, c->file_count, c->there, s->e);
+	if (s->rc == 0)
+		s->rc = restore_dumpable(s->e);
+	_exit(0);
+}
+
+/* Most jobs have no file but the one that is there. */
+static int write_claimed(const struct child *c, int there_fd, struct err *e)
+{
+	struct start s = {.c = c, .e = e};
+
+	if (c->file_count == 1 && c->there != NULL &&
+	    blob_equal(&c->files[0].name, c->there))
+		return files_fill(there_fd, &c->files[0].content, e);
+	return run_helper(write_main, 0, &s);
+}
+
 static int limit_claimed(const struct child *c, pid_t pid, struct err *e)
 {
 	const struct rlimit pids = {c->pids, c->pids};
@@ -334,42 +422,9 @@ static int limit_claimed(const struct child *c, pid_t pid, struct err *e)
 	return 0;
 }
 
-static int claim(const struct child *c, pid_t pid, struct err *e)
+int child_claim(const struct child *c, int there_fd, pid_t pid, struct err *e)
 {
-	int rc = become_sandbox_uid(e);
+	int rc = write_claimed(c, there_fd, e);
 
-	if (rc < 0)
-		return rc;
-	if (chdir(PROGRAM_ROOT FILES_DIR) != 0)
-		return err_sys(e, errno, "cannot enter " FILES_DIR);
-	if ((rc = files_write(c->files, c->file_count, c->there, e)) < 0 ||
-	    (rc = limit_claimed(c, pid, e)) < 0)
-		return rc;
-	return restore_dumpable(e);
-}
-
-static int claim_main(void *arg)
-{
-	struct start *s = arg;
-
-	s->rc = claim(s->c, s->claimed, s->e);
-	_exit(0);
-}
-
-/* In a process of its own, since init must not become the program's user. Its end
- * is no signal: what waits for a program would wake up. */
-int child_claim(const struct child *c, pid_t pid, struct err *e)
-{
-	_Alignas(16) uint8_t stack[STACK_SIZE];
-	struct start s = {.c = c, .claimed = pid, .e = e, .rc = -ECHILD};
-	pid_t helper;
-
-	(void)err_set(e, ERR_INTERNAL, ECHILD, "the claim was cut short");
-	helper = clone(
-	    claim_main, stack + sizeof(stack), CLONE_VM | CLONE_VFORK, &s);
-	if (helper < 0)
-		return err_sys(e, errno, "cannot start a process");
-	while (waitpid(helper, NULL, (int)__WCLONE) < 0 && errno == EINTR)
-		;
-	return s.rc;
+	return rc < 0 ? rc : limit_claimed(c, pid, e);
 }

@@ -20,6 +20,9 @@
  * interpreter is to wait. */
 #define KERNEL_FD 1022
 
+/* Where an interpreter that waits finds the library of guest/warm/ending.c. */
+#define WARM_ENDING_FD 1021
+
 /* A program to start; everything is borrowed. */
 struct child {
 	char *const *argv; /* NULL-terminated, at least one */
@@ -33,6 +36,7 @@ struct child {
 	int fds[3]; /* its standard descriptors, none of them below 3 */
 	int link_fd; /* one more, likewise */
 	int link_at; /* to be its WARM_FD or KERNEL_FD; 0 = none */
+	int ending_fd; /* to be its WARM_ENDING_FD; 0 = none */
 	uint32_t pids;
 	uint64_t file_bytes; /* RLIMIT_FSIZE; 0 = none */
 };
@@ -53,11 +57,15 @@ int child_start(const struct child *c, pid_t *ret_pid, struct err *e);
 int child_compiler_fds(
     const struct program_pipes *pipes, int ret_fds[3], struct err *e);
 
+/* Opens a file that child_start() has made, for child_claim() to fill. The
+ * caller's to close. */
+int child_open_file(const struct blob *name, int *ret_fd, struct err *e);
+
 /*
  * Makes a program that was started by child_start() and waits what it would be
  * with these files and limits, neither of which may be higher than what it
- * has.
+ * has. there_fd: of child_open_file(c->there).
  */
-int child_claim(const struct child *c, pid_t pid, struct err *e);
+int child_claim(const struct child *c, int there_fd, pid_t pid, struct err *e);
 
 #endif

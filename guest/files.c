@@ -27,27 +27,6 @@ static int make_folders(char *path, struct err *e)
 	return 0;
 }
 
-static int write_content(
-    const char *path, int flags, const struct blob *content, struct err *e)
-{
-	cleanup_fd int fd = open(path, O_WRONLY | O_CLOEXEC | flags, 0644);
-	size_t done = 0;
-
-	if (fd < 0)
-		return err_sys(e, errno, "cannot create it");
-	while (done < content->len) {
-		ssize_t n =
-		    write(fd, content->data + done, content->len - done);
-
-		if (n > 0)
-			done += (size_t)n;
-		else if (n == 0 || errno != EINTR)
-			return err_sys(
-			    e, n == 0 ? ENOSPC : errno, "cannot write it");
-	}
-	return 0;
-}
-
 static int copy_name(
     const struct blob *name, char ret[LIMIT_NAME + 1], struct err *e)
 {
@@ -56,6 +35,46 @@ static int copy_name(
 	memcpy(ret, name->data, name->len);
 	ret[name->len] = '\0';
 	return 0;
+}
+
+int files_fill(int fd, const struct blob *content, struct err *e)
+{
+	size_t done = 0;
+
+	while (done < content->len) {
+		ssize_t n = pwrite(
+		    fd, content->data + done, content->len - done, (off_t)done);
+
+		if (n > 0)
+			done += (size_t)n;
+		else if (n == 0 || errno != EINTR)
+			return err_sys(
+			    e, n == 0 ? ENOSPC : errno, "cannot write it");
+	}
+	if (ftruncate(fd, (off_t)content->len) != 0)
+		return err_sys(e, errno, "cannot cut it");
+	return 0;
+}
+
+static int write_content(
+    const char *path, int flags, const struct blob *content, struct err *e)
+{
+	cleanup_fd int fd = open(path, O_WRONLY | O_CLOEXEC | flags, 0644);
+
+	if (fd < 0)
+		return err_sys(e, errno, "cannot create it");
+	return files_fill(fd, content, e);
+}
+
+int files_open(const struct blob *name, int *ret_fd, struct err *e)
+{
+	char path[LIMIT_NAME + 1];
+	int rc = copy_name(name, path, e);
+
+	if (rc < 0)
+		return rc;
+	*ret_fd = open(path, O_WRONLY | O_CLOEXEC);
+	return *ret_fd < 0 ? err_sys(e, errno, "cannot open it") : 0;
 }
 
 static int write_file(const struct job_file *f, bool there, struct err *e)

@@ -20,6 +20,12 @@
 int files_write(const struct job_file *files, size_t count,
     const struct blob *there, struct err *e);
 
+/* Opens what is there as `name`, to be filled; the caller's to close. */
+int files_open(const struct blob *name, int *ret_fd, struct err *e);
+
+/* Makes content all that the file has. */
+int files_fill(int fd, const struct blob *content, struct err *e);
+
 /* Removes the file called name, and the folders that were made for it. */
 int files_remove(const struct blob *name, struct err *e);
 

@@ -12,6 +12,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "guest/cpustat.h"
+#include "guest/ending.h"
 #include "lib/cleanup.h"
 
 #define LEFTOVERS_WAIT_MS 100
@@ -35,6 +37,7 @@ void pump_init(struct pump *p, struct control *control, int signal_fd,
 	    .signal_fd = signal_fd,
 	    .in_fd = take_fd(&pipes->in[PIPE_WRITE]),
 	    .in = job->stdin_data,
+	    .end_fd = -1,
 	    .out = {{take_fd(&pipes->out[PIPE_READ]), PROTO_GUEST_STDOUT, room},
 		{take_fd(&pipes->err[PIPE_READ]), PROTO_GUEST_STDERR, room}},
 	};
@@ -140,6 +143,7 @@ enum slot {
 	SLOT_IN,
 	SLOT_OUT,
 	SLOT_ERR,
+	SLOT_END,
 	SLOT_COUNT
 };
 
@@ -151,6 +155,7 @@ static int wait_for_work(
 	f[SLOT_IN] = (struct pollfd){p->in_fd, POLLOUT, 0};
 	f[SLOT_OUT] = (struct pollfd){p->out[0].fd, POLLIN, 0};
 	f[SLOT_ERR] = (struct pollfd){p->out[1].fd, POLLIN, 0};
+	f[SLOT_END] = (struct pollfd){p->end_fd, POLLIN, 0};
 	while (poll(f, SLOT_COUNT, -1) < 0)
 		if (errno != EINTR)
 			return err_sys(e, errno, "poll");
@@ -186,6 +191,11 @@ int pump_until_exit(struct pump *p, pid_t pid, int *ret_status,
 			rc = forward(p, &p->out[i], PUMP_CHUNK, e);
 			if (rc < 0)
 				return (int)rc;
+		}
+		if (f[SLOT_END].revents != 0 &&
+		    ending_take(p->end_fd, pid, ret_status)) {
+			*ret_cpu_us = cpustat_clock(pid);
+			return 0;
 		}
 		if (f[SLOT_SIGNAL].revents != 0) {
 			take_signal(p->signal_fd);

@@ -27,13 +27,14 @@ struct pump {
 	int in_fd; /* -1 when all was written, or nobody reads it */
 	struct blob in; /* what is not yet written */
 	struct pump_stream out[2];
+	int end_fd; /* where the program can tell its end (ending.h); -1 */
 };
 
 void pump_init(struct pump *p, struct control *control, int signal_fd,
     struct program_pipes *pipes, const struct guest_job *job);
 
 /*
- * Until process pid ends, whatever else still runs: feeds its input, forwards
+ * Until process pid ends, or tells so at end_fd, whatever else still runs: feeds its input, forwards
  * output as it comes and reaps orphans; pid itself is left for
  * pump_end_leftovers(), or the end of the sandbox. *ret_status as from waitpid(2),
  * *ret_cpu_us as gVisor counts it: in ticks of 10 ms, waiting for a CPU

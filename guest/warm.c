@@ -13,6 +13,9 @@
  *	code		"go"; it closes WARM_FD, and the interpreter goes on.
  *			Or "no": it could not be as if started for them
  *
+ * WARM_ENDING_FD is a library for the code to load and close (guest/warm/ending.c),
+ * by which the interpreter will tell that it ends.
+ *
  * A message is its length in decimal, a line feed, and that many bytes; strings
  * in it end with NUL.
  *
@@ -34,6 +37,8 @@
 #include <unistd.h>
 
 #include "guest/child.h"
+#include "guest/cpustat.h"
+#include "guest/ending.h"
 #include "guest/files.h"
 #include "guest/pump.h"
 #include "guest/strings.h"
@@ -45,6 +50,14 @@
 #define GO_US 10000000u
 #define LINE_MAX_LEN 256u
 #define PIPE_CHUNK 4096u
+#define REHEARSALS 3
+
+/* Ruby takes a look at the first byte already, and at an empty file no second
+ * one. */
+#define EMPTY_ENTRY                      \
+	{                                \
+		(const uint8_t *)"\n", 1 \
+	}
 
 void warm_init(struct warm *w, struct control *control,
     const struct program_pipes *pipes, int signal_fd)
@@ -52,14 +65,23 @@ void warm_init(struct warm *w, struct control *control,
 	*w = (struct warm){.control = control,
 	    .pipes = pipes,
 	    .signal_fd = signal_fd,
-	    .fd = -1};
+	    .fd = -1,
+	    .end_fd = -1,
+	    .entry_fd = -1};
+}
+
+static void close_fd(int *fd)
+{
+	if (*fd >= 0)
+		(void)close(*fd);
+	*fd = -1;
 }
 
 void warm_done(struct warm *w)
 {
-	if (w->fd >= 0)
-		(void)close(w->fd);
-	w->fd = -1;
+	close_fd(&w->fd);
+	close_fd(&w->end_fd);
+	close_fd(&w->entry_fd);
 	guest_warm_done(&w->what);
 	buf_free(&w->order);
 	buf_free(&w->heard);
@@ -272,8 +294,9 @@ static int end_waiting(struct warm *w, const char *why, struct err *e)
 
 	if (rc < 0)
 		return rc;
-	(void)close(w->fd);
-	w->fd = -1;
+	close_fd(&w->fd);
+	close_fd(&w->end_fd);
+	close_fd(&w->entry_fd);
 	w->pid = 0;
 	drop_output(w->pipes->out[PIPE_READ], said, sizeof(said));
 	drop_output(w->pipes->err[PIPE_READ], said, sizeof(said));
@@ -290,10 +313,7 @@ static int start_child(struct warm *w, int theirs, struct err *e)
 	    strings_new(w->what.env, w->what.env_count);
 	cleanup_free char *cwd =
 	    strndup((const char *)w->what.cwd.data, w->what.cwd.len);
-	/* Ruby takes a look at the first byte already, and at an empty file
-	 * no second one. */
-	const struct job_file entry = {
-	    .name = w->what.entry, .content = {(const uint8_t *)"\n", 1}};
+	const struct job_file entry = {w->what.entry, EMPTY_ENTRY};
 	struct child c = {.argv = argv,
 	    .env = env,
 	    .cwd = cwd,
@@ -304,7 +324,8 @@ static int start_child(struct warm *w, int theirs, struct err *e)
 	    .link_fd = theirs,
 	    .link_at = WARM_FD,
 	    .pids = LIMIT_PIDS_MAX};
-	cleanup_fd int null = -1;
+	cleanup_fd int null = -1, library = -1;
+	int rc;
 
 	if (argv == NULL || env == NULL || cwd == NULL)
 		return err_sys(e, ENOMEM, "cannot start what waits");
@@ -313,6 +334,11 @@ static int start_child(struct warm *w, int theirs, struct err *e)
 		if (null < 0)
 			return null;
 		c.cwd = FILES_DIR;
+	} else {
+		if ((rc = ending_open(&w->end_fd, e)) < 0 ||
+		    (rc = ending_library(&library, e)) < 0)
+			return rc;
+		c.ending_fd = library;
 	}
 	w->entry_there = true;
 	return child_start(&c, &w->pid, e);
@@ -345,17 +371,6 @@ static int answer(struct warm *w, struct err *e)
 	return control_flush(w->control, e);
 }
 
-/* gVisor's clock of a process counts as its rusage does. */
-static uint64_t cpu_us(pid_t pid)
-{
-	struct timespec t;
-	clockid_t id;
-
-	if (clock_getcpuclockid(pid, &id) != 0 || clock_gettime(id, &t) != 0)
-		return 0;
-	return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
-}
-
 /*
  * What a claim does, while nobody waits for it. systrap rewrites each place that
  * makes a system call when it is first come by, which stops the process for up to
@@ -363,11 +378,20 @@ static uint64_t cpu_us(pid_t pid)
  */
 static int rehearse(struct warm *w, struct err *e)
 {
-	const struct child c = {.pids = LIMIT_PIDS_MAX};
-	int rc;
+	const struct job_file entry = {w->what.entry, EMPTY_ENTRY};
+	const struct child c = {.files = &entry,
+	    .file_count = 1,
+	    .there = &entry.name,
+	    .pids = LIMIT_PIDS_MAX};
+	struct pollfd f = {w->end_fd, POLLIN, 0};
+	int unused, rc;
 
-	(void)cpu_us(w->pid);
-	rc = child_claim(&c, w->pid, e);
+	(void)cpustat_clock(w->pid);
+	while (poll(&f, 1, 0) > 0 && (f.revents & POLLIN) != 0)
+		(void)ending_take(w->end_fd, w->pid, &unused);
+	rc = child_open_file(&entry.name, &w->entry_fd, e);
+	for (int i = 0; i < REHEARSALS && rc == 0; i++)
+		rc = child_claim(&c, w->entry_fd, w->pid, e);
 	if (rc == -ESRCH)
 		return 0; /* it is dead; the claim will find that out */
 	if (rc == 0 &&
@@ -470,7 +494,7 @@ static int hand_over(struct warm *w, const struct guest_job *job, struct err *e)
 	    .pids = job->pids,
 	    .file_bytes = job->tmpfs_bytes};
 	char line[LINE_MAX_LEN];
-	int rc = child_claim(&c, w->pid, e);
+	int rc = child_claim(&c, w->entry_fd, w->pid, e);
 
 	if (rc == -ESRCH)
 		return 0;
@@ -495,14 +519,14 @@ static int hand_over(struct warm *w, const struct guest_job *job, struct err *e)
 int warm_claim(struct warm *w, const struct guest_job *job,
     struct warm_claimed *ret, struct err *e)
 {
-	struct warm_claimed claimed = {.pid = w->pid};
+	struct warm_claimed claimed = {.pid = w->pid, .end_fd = w->end_fd};
 	int rc = 0;
 
-	*ret = (struct warm_claimed){0};
+	*ret = (struct warm_claimed){.end_fd = -1};
 	if (w->pid == 0)
 		return 0;
 	if (is_for(&w->what, job)) {
-		claimed.cpu_us = cpu_us(w->pid);
+		claimed.cpu_us = cpustat_clock(w->pid);
 		rc = hand_over(w, job, e);
 	}
 	if (rc == 0)

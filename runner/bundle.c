@@ -5,7 +5,7 @@
  * of them before the job arrives, and the program gets none. */
 #define INIT_CAPS                                                     \
 	"[\"CAP_CHOWN\",\"CAP_KILL\",\"CAP_SETFCAP\",\"CAP_SETGID\"," \
-	"\"CAP_SETUID\",\"CAP_SYS_ADMIN\"]"
+	"\"CAP_SETUID\",\"CAP_SYS_ADMIN\",\"CAP_SYS_RESOURCE\"]"
 
 static void put_process(struct buf *out)
 {

@@ -9,6 +9,7 @@
 const { closeSync, writeSync } = require('node:fs');
 const { isBuiltin } = require('node:module');
 const CONTROL = 1023;
+const ENDING = 1021;
 
 function words() {
 	return receive().split('\0').slice(0, -1);
@@ -29,6 +30,11 @@ if (process.execArgv.includes('/usr/libexec/isobox/ts.cjs'))
 	require('node:child_process').spawnSync('/usr/libexec/isobox/esbuild',
 		['--loader=ts', '--format=cjs', '--sourcemap=inline'],
 		{ input: 'export enum A { B }' });
+/* It is no module of node's, which is found out when it is loaded. */
+try {
+	process.dlopen({ exports: {} }, `/proc/self/fd/${ENDING}`);
+} catch { }
+closeSync(ENDING);
 writeSync(CONTROL, 'ready\n');
 const [count, ...rest] = words();
 const args = rest.slice(0, Number(count));

@@ -16,6 +16,7 @@ import os
 import sys
 
 CONTROL = 1023
+ENDING = 1021
 HIGH_FD = 1000
 # The end record of a zip file and the longest comment after it.
 ARCHIVE_END = 22 + 65535
@@ -720,6 +721,18 @@ def leave_out(gc):
     vars(sys.modules["__main__"]).update(vars(main))
 
 
+def tell_end():
+    """Loads ending.c, which is no module: that is found out after it."""
+    import _imp
+    from _frozen_importlib import ModuleSpec
+    try:
+        _imp.create_dynamic(
+            ModuleSpec("ending", None, origin=f"/proc/self/fd/{ENDING}"))
+    except ImportError:
+        pass
+    os.close(ENDING)
+
+
 def look_ahead():
     """Does now what the start-up does next: looks for modules of the site's and
     the user's own, for which it reads each folder of sys.path. What it finds it
@@ -746,6 +759,7 @@ def wait():
     names = words()
     gc = unseen("gc")  # now, for what preload() needs is hidden after it
     hidden = preload(names) if names else None
+    tell_end()
     look_ahead()
     rehearse(sys.argv[0])
     leave_out(gc)

@@ -19,6 +19,15 @@ entry, *others = open_files
 # Nothing can be loaded ahead without a trace in $LOADED_FEATURES.
 receive.call.each { |name| control.syswrite("missing #{name}\n") }
 exit!(1) if entry.nil? || others.any?
+# ending.c is no module of Ruby's, which is found out when it is loaded, by a name
+# that one could have.
+begin
+  File.symlink("/proc/self/fd/1021", "/tmp/ending.so")
+  require "/tmp/ending.so"
+rescue LoadError
+end
+File.unlink("/tmp/ending.so")
+IO.for_fd(1021).close
 control.syswrite("ready\n")
 count, *rest = receive.call
 args = rest.take(Integer(count)).map do |word|

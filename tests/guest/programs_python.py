@@ -7,6 +7,32 @@ GENERAL needs the standard library only, LIBRARIES the packages of the image
 python-agent as well.
 """
 
+import base64
+import os
+import subprocess
+import tempfile
+
+
+def load_library(source, *flags):
+    """A program that loads what this C source makes."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "x.so")
+        subprocess.run(["cc", "-s", "-shared", "-fPIC", "-o", path, "-xc", "-",
+                        *flags], input=source, check=True, text=True)
+        with open(path, "rb") as f:
+            library = base64.b64encode(f.read()).decode()
+    return """import base64, ctypes, os
+f = os.memfd_create('x')
+os.write(f, base64.b64decode('%s'))
+ctypes.CDLL('/proc/self/fd/%%d' %% f)
+print('main')""" % library
+
+
+DESTRUCTOR = """#include <unistd.h>
+static void end(void) __attribute__((destructor));
+static void end(void) { usleep(20000); (void)!write(1, "unloaded\\n", 9); }
+"""
+
 MOD = "def f():\n    raise ValueError('in a module')\n"
 
 GENERAL = {
@@ -130,6 +156,28 @@ os.write(w, b'x')""",
     "exit_large": "import sys; sys.exit(256 + 9)",
     "exit_object": "import sys; sys.exit([1, 2])",
     "exit_builtin": "exit(5)",
+    "exit_in_thread": """import threading, sys
+t = threading.Thread(target=lambda: (t_.wait(), print('thread')))
+t_ = threading.Event()
+t.start(); threading.Timer(.2, t_.set).start()
+print('main'); sys.exit(3)""",
+    "exit_of_a_child": """import os, sys, time
+if os.fork() == 0:
+    print('child'); sys.exit(9)
+os.wait(); time.sleep(.2)
+print('parent'); sys.exit(3)""",
+    "exit_unflushed": """import ctypes
+libc = ctypes.CDLL(None)
+libc.fdopen.restype = ctypes.c_void_p
+libc.fputs(b'of C\\n', ctypes.c_void_p(libc.fdopen(1, b'w')))
+print('of Python')""",
+    "exit_handler_of_c": """import ctypes, sys
+libc = ctypes.CDLL(None)
+libc.strerror.restype = ctypes.c_void_p
+libc.on_exit(libc.psignal, ctypes.c_void_p(libc.strerror(2)))
+sys.exit(11)""",
+    "exit_destructor": load_library(DESTRUCTOR),
+    "exit_destructor_alone": load_library(DESTRUCTOR, "-nostartfiles"),
     "quit_repr": "print(exit, quit, copyright); quit()",
     "os_exit": "import os; print('lost'); os._exit(4)",
     "system_exit_raised": "raise SystemExit(3)",
@@ -692,4 +740,4 @@ module_specs import_in_threads fork subprocess exec mp_fork mp_spawn
 mp_forkserver process_pool thread_pool interpreters asyncio pickle_main
 dataclass_hints ctypes_callback open_before_ctypes weakref_finalize http_server
 ssl memory unittest doctest argv_more proc_environ import_error empty
-module_attributes""".split()
+module_attributes exit_code exit_unflushed exit_destructor""".split()

@@ -30,7 +30,7 @@ RUNSC = os.environ.get("RUNSC") or shutil.which("runsc") or "/usr/bin/runsc"
 USER = "isobox"
 INIT = "/usr/libexec/isobox/init"
 CAPS = ["CAP_CHOWN", "CAP_KILL", "CAP_SETFCAP", "CAP_SETGID", "CAP_SETUID",
-        "CAP_SYS_ADMIN"]
+        "CAP_SYS_ADMIN", "CAP_SYS_RESOURCE"]
 ENV = ["PATH=/usr/bin:/bin", "HOME=/tmp", "LANG=C.UTF-8"]
 DIRS = ("bin", "box", "dev", "etc", "proc", "sys", "tmp", "usr/libexec/isobox",
         "workspace")

@@ -20,12 +20,12 @@ def warmer(how):
 
 
 class TestWarm(unittest.TestCase):
-    def said(self, r):
-        self.assertEqual((r.code, r.signal, r.err), (7, 0, b""))
+    def said(self, r, code=7):
+        self.assertEqual((r.code, r.signal, r.err), (code, 0, b""))
         return dict(line.split(" ", 1) if " " in line else (line, "")
                     for line in r.out.decode().splitlines())
 
-    def check(self, how, waits=True, warm=None, args=(), **job):
+    def check(self, how, waits=True, warm=None, args=(), code=7, **job):
         """A job after GUEST_WARM; what its program found."""
         with Sandbox() as box:
             waiting, missing, why = box.warm(warmer(how), "main.x")
@@ -33,7 +33,7 @@ class TestWarm(unittest.TestCase):
             job.setdefault("files", FILES)
             r = box.run(warmer(how) + list(args), **job)
             self.assertEqual(box.ended(), 0)
-        said = self.said(r)
+        said = self.said(r, code)
         self.assertIn("warm" if (waits if warm is None else warm)
                       else "plain", said)
         self.assertEqual(said["file"], "content")
@@ -81,6 +81,15 @@ class TestWarm(unittest.TestCase):
 
     def test_says_more_than_it_may(self):
         self.check("lies")
+
+    def test_tells_its_end(self):
+        """It is believed at once, and nobody else is."""
+        begun = time.monotonic()
+        self.assertIn("still", self.check("ends", code=9))
+        self.assertLess(time.monotonic() - begun, 20)
+
+    def test_tells_nonsense(self):
+        self.check("babbles")
 
     def test_dies_while_it_waits(self):
         with Sandbox() as box:

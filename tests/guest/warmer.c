@@ -17,21 +17,31 @@
  *	spins	it uses a second of CPU time ahead
  *	compiler it is one
  *	missing	it could not load "a", nor what nobody asked for
+ *	ends	it says that it ends with 9, and stays; a child of its has said
+ *		that it ends with 5 a moment before
+ *	babbles	what it says of its end is none
  *
  * Started with nobody to speak to, or when it goes, it shows FILE, its
  * arguments, its limits and what it has open.
  */
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #define CONTROL 1023
+#define ENDING 1021
 
 static void say(const char *text)
 {
@@ -107,6 +117,62 @@ static void leave_child(void)
 	_exit(1);
 }
 
+/* What init listens to for an end; with a descriptor beside it. */
+static void tell_end(const void *message, size_t len)
+{
+	static const char name[] = "\0isobox-end";
+	struct sockaddr_un a = {.sun_family = AF_UNIX};
+	int fd = socket(AF_UNIX, SOCK_DGRAM, 0), passed = 0;
+	struct iovec part = {(void *)(uintptr_t)message, len};
+	_Alignas(struct cmsghdr) char room[CMSG_SPACE(sizeof(passed))] = {0};
+	struct msghdr m = {.msg_name = &a,
+	    .msg_namelen =
+		offsetof(struct sockaddr_un, sun_path) + sizeof(name) - 1,
+	    .msg_iov = &part,
+	    .msg_iovlen = 1,
+	    .msg_control = room,
+	    .msg_controllen = sizeof(room)};
+	struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+
+	memcpy(a.sun_path, name, sizeof(name) - 1);
+	c->cmsg_level = SOL_SOCKET;
+	c->cmsg_type = SCM_RIGHTS;
+	c->cmsg_len = CMSG_LEN(sizeof(passed));
+	memcpy(CMSG_DATA(c), &passed, sizeof(passed));
+	/* gVisor may leave a sender asleep that waited for room. */
+	if (sendmsg(fd, &m, MSG_DONTWAIT) != (ssize_t)len && errno != EAGAIN)
+		perror("sendmsg");
+	(void)close(fd);
+}
+
+static void end_early(void)
+{
+	const int first = 5, last = 9;
+	pid_t pid;
+
+	(void)fflush(stdout);
+	pid = fork();
+	if (pid == 0) {
+		tell_end(&first, sizeof(first));
+		_exit(0);
+	}
+	(void)waitpid(pid, NULL, 0);
+	(void)usleep(300000);
+	puts("still there");
+	(void)fflush(stdout);
+	tell_end(&last, sizeof(last));
+	for (;;)
+		(void)pause();
+}
+
+static void babble(void)
+{
+	static const char text[4096];
+
+	for (int i = 0; i < 2000; i++)
+		tell_end(text, i % 4 == 0 ? sizeof(text) : (size_t)(i % 4));
+}
+
 static void start_waiting(const char *how)
 {
 	char ignored[16];
@@ -161,8 +227,13 @@ int main(int argc, char **argv)
 		if (is(argv[1], "lies"))
 			say("ready\ngo\nno\n");
 		(void)close(CONTROL);
+		(void)close(ENDING);
 		puts("warm");
 	}
 	show(argv[2], args, len);
+	if (is(argv[1], "ends"))
+		end_early();
+	if (is(argv[1], "babbles"))
+		babble();
 	return 7;
 }
