@@ -20,7 +20,7 @@ def setUpModule():
     service = Service("caddy", allowed_users=["0"], warm=False,
                       session_disk_mb=64, vol_disk_mb=32, min_free_disk_gb=1,
                       kernel_mem_mb=256, kernel_slots=3, concurrency=4,
-                      kernel_max_step_ms=4000, acquire_wait_ms=500)
+                      kernel_max_step_ms=10000, acquire_wait_ms=500)
     unittest.addModuleCleanup(service.stop)
     socket_path = service.settings["runner_socket"]
     service.start_runner()
@@ -49,6 +49,13 @@ class Case(unittest.TestCase):
         self.assertEqual(caught.exception.kind, kind,
                          caught.exception.detail)
         return caught.exception
+
+    def printed(self, c):
+        """Once the step is behind what it prints. Then a moment more: Python
+        that is told just before it sleeps sleeps on."""
+        while c.next()[0] != workspaces.STDOUT:
+            pass
+        time.sleep(.3)
 
     def dead(self, k, *words):
         """No step any more, for a reason with these words."""
@@ -140,7 +147,7 @@ class Steps(Case):
 
     def test_one_step_at_a_time(self):
         k = self.kernel()
-        c = k.begin("import time; time.sleep(3); print('first')")
+        c = k.begin("import time; time.sleep(6); print('first')")
         c.next()
         self.assertTrue(k.stat().busy)
         self.refused("session_busy", k.step, "1", wall_ms=200)
@@ -162,7 +169,8 @@ class Steps(Case):
 class Interrupts(Case):
     def test_wall_time(self):
         k = self.kernel()
-        s = k.step("x = 1\nwhile True: pass", wall_ms=500)
+        k.step("x = 1")
+        s = k.step("while True: pass", wall_ms=500)
         self.assertEqual((s.result.code, s.result.timed_out,
                           s.result.interrupted, s.result.kernel),
                          (137, True, True, ALIVE))
@@ -179,7 +187,7 @@ class Interrupts(Case):
         k = self.kernel()
         s = k.step("print('a', flush=True)\nwhile True:\n  try:\n"
                    "    while True: pass\n  except KeyboardInterrupt: pass",
-                   wall_ms=500)
+                   wall_ms=3000)
         self.assertEqual((s.out, s.result.code, s.result.timed_out,
                           s.result.kernel), ("a\n", 137, True, DEAD))
         self.dead(k, "interrupted")
@@ -187,9 +195,9 @@ class Interrupts(Case):
     def test_interrupt(self):
         k = self.kernel()
         self.assertFalse(k.interrupt().busy)
-        c = k.begin("import time\ntry:\n  time.sleep(30)\nfinally: y = 5")
-        c.next()
-        time.sleep(.3)
+        c = k.begin("import time\ntry:\n  print('up', flush=True)\n"
+                    "  time.sleep(30)\nfinally: y = 5")
+        self.printed(c)
         self.assertTrue(k.interrupt().busy)
         s = k.end(c)
         self.assertEqual((s.result.code, s.result.interrupted,
@@ -201,9 +209,9 @@ class Interrupts(Case):
     def test_a_client_that_leaves(self):
         k = self.kernel()
         k.step("z = 3")
-        c = k.begin("import time\nz = 4\ntime.sleep(30)\nz = 5")
-        c.next()
-        time.sleep(.3)
+        c = k.begin("import time\nz = 4\nprint(z, flush=True)\n"
+                    "time.sleep(30)\nz = 5")
+        self.printed(c)
         c.close()
         began = time.monotonic()
         self.good(k.step("print(z)"), "4\n")
@@ -211,10 +219,10 @@ class Interrupts(Case):
 
     def test_a_client_that_leaves_who_does_not_yield(self):
         k = self.kernel()
-        c = k.begin("while True:\n  try:\n    while True: pass\n"
+        c = k.begin("while True:\n  try:\n    print('up', flush=True)\n"
+                    "    while True: pass\n"
                     "  except KeyboardInterrupt: pass")
-        c.next()
-        time.sleep(.3)
+        self.printed(c)
         c.close()
         wait_for("its end", lambda: k.stat().state == "dead", 15)
         self.dead(k, "client")
@@ -285,7 +293,7 @@ class Deaths(Case):
 class Slots(Case):
     def test_more_than_there_are(self):
         kernels = [self.kernel() for _ in range(3)]
-        conns = [k.begin("import time; time.sleep(2.5); print('ok')")
+        conns = [k.begin("import time; time.sleep(6); print('ok')")
                  for k in kernels]
         for c in conns:
             c.next()
