@@ -231,7 +231,7 @@ print(socket.gethostbyname("huge.org"))
             "(socket.SOCK_STREAM, 53), (socket.SOCK_STREAM, 853), "
             "(socket.SOCK_DGRAM, 853)):\n"
             "        s = socket.socket(socket.AF_INET, kind)\n"
-            "        s.settimeout(2)\n"
+            "        s.settimeout(5)\n"
             "        try:\n"
             "            s.connect((a, port)); s.send(q); s.recv(100)\n"
             "            print('answered', a, port)\n"
@@ -293,7 +293,7 @@ print(socket.gethostbyname("huge.org"))
         """The process that answers DNS ends: everything is closed."""
         code = ("import socket, time\n"
                 "print(socket.gethostbyname('pypi.org'), flush=True)\n"
-                "time.sleep(3)\n"
+                "time.sleep(6)\n"
                 "try: socket.create_connection(('151.101.0.223', 80), 2)\n"
                 "except OSError: print('closed')")
         out = {}

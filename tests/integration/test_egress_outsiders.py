@@ -2,6 +2,7 @@
 """Root of the host, or chance, takes parts of filtered egress away. In a pretend
 host and internet without a way out, see world.py."""
 
+import contextlib
 import signal
 import subprocess
 import threading
@@ -34,6 +35,8 @@ REACH = ("import socket, time\n"
          "        s.close()\n"
          "    if time.monotonic() > end: break\n"
          "print('done')")
+# What the test hears of before the rest begins.
+UP = "import socket\nsocket.create_connection(('1.1.1.1', 80), 5).close()\n"
 
 
 class TestOutsiders(EgressCase):
@@ -58,7 +61,32 @@ class TestOutsiders(EgressCase):
     def each_waiting(self):
         """Every router that there is once the pool has come to rest."""
         time.sleep(1)
+
+        def at_rest():
+            found = self.client.metrics()
+            return (found['isobox_pool_sandboxes{state="waiting"}'] > 0 and
+                    found['isobox_pool_sandboxes{state="booting"}'] == 0)
+        wait_for("a pool at rest", at_rest, 30)
         return router.await_some(self.service)
+
+    def change(self, routers, *words):
+        """Those whose rules were changed: one may have just ended, or have
+        no rules yet."""
+        changed = []
+        for r in routers:
+            with contextlib.suppress(subprocess.CalledProcessError):
+                r.nft(*words)
+                changed.append(r)
+        return changed
+
+    def background(self, code):
+        """Once it runs."""
+        guest = Background(self.client, UP + code)
+        self.await_guest()
+        return guest
+
+    def await_guest(self):
+        wait_for("connection", lambda: "tcp 1.1.1.1 80" in self.new(), 20)
 
     def check_next_run(self):
         out = self.run_code(REACH % 1)
@@ -67,42 +95,31 @@ class TestOutsiders(EgressCase):
         return out
 
     def test_rules_flushed_while_it_waits(self):
-        waiting = self.each_waiting()
-        for r in waiting:
-            r.nft("flush", "ruleset")
+        changed = self.change(self.each_waiting(), "flush", "ruleset")
+        self.assertNotEqual(changed, [])
         self.check_next_run()
         wait_for("end of what was changed",
-                 lambda: not any(r.alive() for r in waiting))
+                 lambda: not any(r.alive() for r in changed))
 
     def test_rules_flushed_just_before(self):
         """However fast the run comes after it."""
         for _ in range(3):
-            for r in router.await_some(self.service):
-                try:
-                    r.nft("flush", "ruleset")
-                except subprocess.CalledProcessError:
-                    continue  # it had just ended
+            self.change(router.await_some(self.service), "flush", "ruleset")
             self.check_next_run()
 
     def test_rules_added_while_it_waits(self):
         for words in (("add", "table", "ip", "mine"),
                       ("insert", "rule", "ip", "fw", "out", "accept"),
                       ("add", "element", "ip", "fw", "host", "{ 5.5.5.5 }")):
-            waiting = self.each_waiting()
-            for r in waiting:
-                r.nft(*words)
+            changed = self.change(self.each_waiting(), *words)
+            self.assertNotEqual(changed, [])
             self.check_next_run()
             wait_for("end of what was changed",
-                     lambda rs=waiting: not any(r.alive() for r in rs))
+                     lambda rs=changed: not any(r.alive() for r in rs))
 
     def test_rules_flushed_during_a_run(self):
-        guest = Background(self.client, REACH % 6)
-        time.sleep(1.5)
-        for r in router.await_some(self.service):
-            try:
-                r.nft("flush", "ruleset")
-            except subprocess.CalledProcessError:
-                continue
+        guest = self.background(REACH % 6)
+        self.change(router.await_some(self.service), "flush", "ruleset")
         self.assertEqual(guest.end()["stdout"], "done\n")
         self.assert_no_leak()
         self.await_network()
@@ -116,18 +133,12 @@ class TestOutsiders(EgressCase):
     def test_forward_removed_during_a_run(self):
         """The chains go one by one, and packets are on their way meanwhile.
         Here the first moment of it lasts: the router is held, too."""
-        guest = Background(self.client, REACH % 5)
-        time.sleep(1.5)
-        routers, changed = router.await_some(self.service), []
+        guest = self.background(REACH % 5)
+        routers = router.await_some(self.service)
         signal_each([r.pid for r in routers], signal.SIGSTOP)
         try:
-            for r in routers:
-                try:
-                    r.nft("flush chain ip fw forward; "
-                          "delete chain ip fw forward")
-                except subprocess.CalledProcessError:
-                    continue  # it was just being made and has no rules yet
-                changed.append(r)
+            changed = self.change(routers, "flush chain ip fw forward; "
+                                  "delete chain ip fw forward")
             self.assertNotEqual(changed, [])
             time.sleep(2)
         finally:
@@ -150,10 +161,10 @@ class TestOutsiders(EgressCase):
         guest = Background(
             self.client, "import socket, time\n"
             "socket.create_connection(('1.1.1.1', 80), 5)\n"
-            "print('open', flush=True)\ntime.sleep(3)\n"
+            "print('open', flush=True)\ntime.sleep(6)\n"
             "try: socket.create_connection(('8.8.8.8', 80), 2)\n"
             "except OSError: print('closed')\n")
-        wait_for("connection", lambda: "tcp 1.1.1.1 80" in self.new())
+        self.await_guest()
         signal_each([r.carrier for r in router.find(self.service)],
                     signal.SIGKILL)
         self.assertEqual(guest.end()["stdout"], "open\nclosed\n")
@@ -164,8 +175,7 @@ class TestOutsiders(EgressCase):
         wait_for("the end of all runs", lambda: self.client.metrics()[
             "isobox_runner_running"] == 0)
         before = self.client.metrics()
-        guest = Background(self.client, REACH % 4)
-        time.sleep(1.5)
+        guest = self.background(REACH % 4)
         routers = router.find(self.service)
         signal_each([r.pid for r in routers], signal.SIGKILL)
         run = guest.end()
@@ -186,9 +196,9 @@ class TestOutsiders(EgressCase):
     def test_runner_killed(self):
         """kill -9: no egress is left, nor any process of it."""
         guest = threading.Thread(target=lambda: self.client.execute(
-            "python-slim", REACH % 10))
+            "python-slim", UP + REACH % 10))
         guest.start()
-        time.sleep(1.5)
+        self.await_guest()
         routers = router.await_some(self.service)
         self.service.runner.kill()
         self.service.runner.wait()
