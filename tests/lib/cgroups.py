@@ -50,6 +50,24 @@ class Subtree:
                     continue  # of another version or hierarchy, or gone
         return found
 
+    def memory_used(self):
+        """Bytes of all together that no file gives back, as the runner counts
+        them."""
+        for top in self.tops():
+            for name, cache in (
+                    ("memory.current", ("inactive_file", "active_file")),
+                    ("memory.usage_in_bytes", ("total_inactive_file",
+                                               "total_active_file"))):
+                try:
+                    with open(os.path.join(top, name)) as f:
+                        used = int(f.read())
+                    with open(os.path.join(top, "memory.stat")) as f:
+                        parts = dict(line.split() for line in f)
+                except OSError:
+                    continue  # of another version or hierarchy
+                return used - sum(int(parts[c]) for c in cache)
+        raise AssertionError("no memory group of " + self.name)
+
     def pids(self):
         """Every process in the subtree, zombies left out."""
         found = set()
