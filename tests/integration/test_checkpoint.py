@@ -33,7 +33,9 @@ f = open('/workspace/open', 'w+')
 """
 LOOK = """
 m = n
-time.sleep(.2)
+for _ in range(200):
+    time.sleep(.02)
+    if n > m: break
 f.write('x'); f.flush(); f.seek(0)
 print(n > m, len(f.read()), words)
 """
@@ -139,11 +141,14 @@ class Saving(Case):
             self.assertEqual(live.step(WRITER).err, "")
             live.save(self.key)
             time.sleep(.3)
+
+        def lines():
+            with open(os.path.join(live.workspace, "lines")) as f:
+                return f.read().split("\n")[:-1]
+        before = len(lines())
         live = self.live(restore=self.key, workspace=live.workspace)
-        time.sleep(.3)
-        with open(os.path.join(live.workspace, "lines")) as f:
-            found = f.read().split("\n")[:-1]
-        self.assertGreater(len(found), 50)
+        wait_for("more lines", lambda: len(lines()) > before + 50)
+        found = lines()
         self.assertEqual(found, ["%d" % i for i in range(len(found))])
 
     def test_what_cannot_be_saved_lives_on(self):
@@ -231,10 +236,10 @@ class Saving(Case):
         else:
             self.assertNotIn(self.key, store.ids())
 
-    def hangs(self, live, ready):
+    def hangs(self, live, ready, timeout):
         """A save whose process stands still from a moment on, as one that the
         disk does not answer."""
-        pid = live.begin_save(self.key, timeout=1500)
+        pid = live.begin_save(self.key, timeout=timeout)
         wait_for("the moment", ready, every=.001)
         os.kill(pid, signal.SIGSTOP)
         begun = time.monotonic()
@@ -252,9 +257,11 @@ class Saving(Case):
         live = self.live()
         live.step("import os; x = 'abc'; y = os.urandom(150000000)")
         new = os.path.join(store.kernels, ".new-" + self.key)
-        self.hangs(live, lambda: os.path.exists(os.path.join(new, "about")))
-        self.hangs(live, lambda: os.path.exists(new))
-        self.hangs(live, lambda: True)
+        # With time to come as far as that.
+        self.hangs(live, lambda: os.path.exists(os.path.join(new, "about")),
+                   5000)
+        self.hangs(live, lambda: os.path.exists(new), 5000)
+        self.hangs(live, lambda: True, 1500)
         live.save(self.key)
         self.end(live)
         live = self.live(restore=self.key, workspace=live.workspace)

@@ -247,9 +247,9 @@ class Deaths(Case):
     def test_it_dies_while_idle(self):
         k = self.kernel()
         k.step("import threading, os, time\n"
-               "threading.Thread(target=lambda: (time.sleep(.5), "
+               "threading.Thread(target=lambda: (time.sleep(2), "
                "os._exit(9))).start()")
-        wait_for("its end", lambda: k.stat().state == "dead", 10)
+        wait_for("its end", lambda: k.stat().state == "dead", 20)
         self.dead(k, "exit code 9")
 
     def test_out_of_memory(self):

@@ -319,8 +319,9 @@ class Idle(Case):
                   "")
         for _ in range(2):
             self.state(k, "hibernated")
-            self.good(k.step("a = n; time.sleep(.3); print(n > a)"),
-                      "True\n")
+            self.good(k.step("a = n\nfor _ in range(200):\n"
+                             "  time.sleep(.02)\n  if n > a: break\n"
+                             "print(n > a)"), "True\n")
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ within its time; nothing of it is left."""
 
 import os
 import signal
-import time
 import unittest
 
 from cgroups import children
@@ -119,8 +118,8 @@ class Itself(EndsCase):
     def test_between_steps(self):
         k = self.kernel()
         self.good(k, "import os, threading\n"
-                     "threading.Timer(.3, os._exit, (7,)).start()")
-        wait_for("its end", lambda: k.state() == "dead", 10)
+                     "threading.Timer(2, os._exit, (7,)).start()")
+        wait_for("its end", lambda: k.state() == "dead", 20)
         self.assert_dead(k, "exit code 7")
 
     def test_a_forged_frame(self):
@@ -161,10 +160,13 @@ class Output(EndsCase):
 
     def test_from_the_background(self):
         k = self.kernel()
-        self.good(k, "import threading, time\ndef late():\n"
-                     "  time.sleep(.3); print('late')\n"
+        self.good(k, "import os, threading, time\ndef late():\n"
+                     "  while not os.path.exists('go'): time.sleep(.05)\n"
+                     "  print('late'); open('gone', 'w').close()\n"
                      "threading.Thread(target=late).start()")
-        time.sleep(1)
+        self.assertEqual(k.fs("PUT", "go", b"").status, 200)
+        wait_for("what it prints", lambda: k.fs("GET", "gone").status == 200,
+                 20)
         self.good(k, "print('now')", "late\nnow\n")
 
     def test_not_utf8(self):
@@ -192,7 +194,7 @@ class Processes(EndsCase):
         self.good(k, "x = 1")
         pid = self.supervisor()
         end = k.begin("import time; time.sleep(50)")
-        time.sleep(0.5)
+        wait_for("its step", lambda: k.look()["busy"])
         os.kill(pid, signal.SIGKILL)
         took, r = self.timed(end)
         self.assertLess(took, LATE_S)

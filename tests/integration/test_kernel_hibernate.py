@@ -29,7 +29,9 @@ f = open('/workspace/open', 'w+')
 """
 LOOK = """
 m = n
-time.sleep(.2)
+for _ in range(200):
+    time.sleep(.02)
+    if n > m: break
 _ = f.write('x'); f.flush(); _ = f.seek(0)
 print(n > m, len(f.read()), abs(time.time() - %r) < 60)
 """
@@ -78,8 +80,13 @@ class Rooms(Case):
 
     def test_it_counts_and_is_deleted(self):
         k = self.kernel()
-        self.good(k, "x = 1")
-        before = k.look()["disk"]["usedBytes"]
+
+        def resident():
+            self.good(k, "x = 1")
+            facts = k.look()
+            return facts if facts["kernel"]["state"] == "resident" else None
+        # A second later it is on the disk.
+        before = wait_for("one in memory", resident)["disk"]["usedBytes"]
         facts = self.until(k, "hibernated")
         size = facts["kernel"]["checkpointBytes"]
         self.assertGreaterEqual(facts["disk"]["usedBytes"], before + size)
