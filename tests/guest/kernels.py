@@ -7,6 +7,7 @@
 
 import collections
 import os
+import select
 import subprocess
 import time
 import unittest
@@ -26,6 +27,14 @@ ENV = ["PATH=/workspace/.local/bin:/usr/local/bin:/usr/bin:/bin",
 
 Step = collections.namedtuple(
     "Step", "code out err artifacts raised interrupted dropped cpu_us seconds")
+
+
+# For threads that must not be done before their step is: what they do goes
+# between these lines of Python, or of a shell. See Kernel.go().
+HOLD = "while not os.path.exists('/workspace/go'): time.sleep(.02)"
+HELD = "open('/workspace/gone', 'w').close()"
+SHELL_HOLD = "until [ -e /workspace/go ]; do sleep .1; done"
+SHELL_HELD = ": > /workspace/gone"
 
 
 class Dead(Exception):
@@ -76,6 +85,34 @@ class Kernel(sandbox.Sandbox):
         self.send(isoproto.frame(isoproto.GUEST_STEP, isoproto.guest_step(
             self.number, [("main", code)] + list(files or ()), **kw)))
         self.began = time.monotonic()
+
+    def printed(self, text=b"up\n", timeout=30.0):
+        """Once the step has printed all that; end() has it all the same."""
+        until = time.monotonic() + timeout
+        while not b"".join(
+                payload for _, kind, payload in self.seen
+                if kind == isoproto.GUEST_STDOUT).startswith(text):
+            left = until - time.monotonic()
+            if left <= 0 or not select.select([self.output], [], [], left)[0]:
+                raise AssertionError("it did not print %r: %r" % (
+                    text, self.seen))
+            self.receive()
+
+    def path(self, name):
+        """A file of the workspace, seen from here."""
+        return os.path.join(self.workspace, name)
+
+    def go(self):
+        """Lets go what was held up by HOLD, and waits until it is done."""
+        with open(self.path("go"), "w"):
+            pass
+        until = time.monotonic() + 30
+        while not os.path.exists(self.path("gone")):
+            if time.monotonic() > until:
+                raise AssertionError("what was held up is not done")
+            time.sleep(0.02)
+        for name in ("go", "gone"):
+            os.unlink(self.path(name))
 
     def interrupt(self):
         self.send(isoproto.frame(isoproto.GUEST_INTERRUPT))

@@ -6,7 +6,7 @@ import unittest
 
 import kernels
 import sandbox
-from kernels import Kernel
+from kernels import HELD, HOLD, Kernel
 from sandbox import setUpModule, tearDownModule
 
 assert setUpModule and tearDownModule  # unittest finds them here
@@ -23,7 +23,9 @@ random.seed(1); _ = ssl.RAND_bytes(4)
 """
 PYTHON_LOOK = """
 m = n
-time.sleep(.2)
+for _ in range(200):
+    time.sleep(.02)
+    if n > m: break
 f.write('x'); f.flush(); f.seek(0)
 print(n > m, len(f.read()), words, abs(time.time() - os.stat(
     '/workspace/open').st_mtime) < 5)
@@ -47,7 +49,8 @@ Math.random(); crypto.randomUUID(); crypto_.randomBytes(4)
 """
 NODE_LOOK = """
 let m = n
-await new Promise(r => setTimeout(r, 200))
+for (let i = 0; i < 200 && n === m; i++)
+  await new Promise(r => setTimeout(r, 20))
 fs.writeSync(f, 'x')
 console.log(n > m, fs.readFileSync('/workspace/open').length, words,
   Math.abs(Date.now() - fs.fstatSync(f).mtimeMs) < 5000)
@@ -130,8 +133,10 @@ class TestPython(RestoreCase, unittest.TestCase):
         image = self.image()
         with Kernel(self.language, workspace=self.workspace) as kernel:
             kernel.step("import os, time")
-            kernel.step("if os.fork() == 0:\n  time.sleep(.3)\n"
-                        "  os.write(1, b'later'); os._exit(0)")
+            kernel.step("if os.fork() == 0:\n  %s\n"
+                        "  os.write(1, b'later'); %s; os._exit(0)"
+                        % (HOLD, HELD))
+            kernel.go()
             time.sleep(1)
             kernel.save(image)
         with Kernel(self.language, workspace=self.workspace,
