@@ -228,6 +228,8 @@ class FakeRunner:
         self.listener.bind(path)
         self.listener.listen(1024)
         self.stopping = False
+        self.lock = threading.Lock()
+        self.serving = set()  # threads that have begun
         self.thread = threading.Thread(target=self._accept, daemon=True)
         self.thread.start()
 
@@ -249,10 +251,30 @@ class FakeRunner:
                 sock, _ = self.listener.accept()
             except OSError:
                 return
-            threading.Thread(target=self._serve, args=(sock,),
-                             daemon=True).start()
+            t = threading.Thread(target=self._serve, args=(sock,), daemon=True)
+            with self.lock:
+                t.start()
+                self.serving.add(t)
+
+    def settle(self):
+        """Until all is done that was asked for before this."""
+        with socket.socket(socket.AF_UNIX) as s:
+            s.connect(self.path)
+            s.sendall(frame(STATUS))
+            read_exactly(s, 8)  # so whoever came before has a thread
+        with self.lock:
+            before = list(self.serving)
+        for t in before:
+            t.join(30)
 
     def _serve(self, sock):
+        try:
+            self._serve_one(sock)
+        finally:
+            with self.lock:
+                self.serving.discard(threading.current_thread())
+
+    def _serve_one(self, sock):
         with sock:
             try:
                 sock.settimeout(30)

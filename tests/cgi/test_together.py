@@ -86,6 +86,8 @@ class Worker(threading.Thread):
             r = None
         if r is None or not r.whole:
             time.sleep(0.02)
+            # What the killed one asked for is done or will never be.
+            self.test.service.runner.settle()
             raise Lost
         self.answers += 1
         return r
