@@ -18,6 +18,7 @@ import unittest
 import urllib.parse
 
 import fcgi_client
+from again import again
 from service import Service, ServiceCase
 
 NOT_FOUND = {"error": "not_found"}
@@ -162,10 +163,10 @@ class Basics(Memory):
 
     def test_ttl(self):
         space = self.fresh()
-        r = self.put(space, "k", b"1", {"X-TTL-Seconds": "1"})
+        r = self.put(space, "k", b"1", {"X-TTL-Seconds": "4"})
         self.assertEqual(r.status, 204)
         self.assertEqual(self.get(space, "k").body, b"1")
-        time.sleep(1.1)
+        time.sleep(4.1)
         self.assertEqual(self.get(space, "k").status, 404)
         self.assertEqual(self.keys(space), [])
 
@@ -652,10 +653,10 @@ class Quota(Memory, ServiceCase):
             db.execute("DELETE FROM memory")
 
     def test_what_expired_makes_room(self):
-        self.put("a", "1", b"x" * VALUE_MAX, {"X-TTL-Seconds": "1"})
+        self.put("a", "1", b"x" * VALUE_MAX, {"X-TTL-Seconds": "5"})
         self.refuse(self.put("a", "2", b"x" * VALUE_MAX), 413,
                     "quota_exceeded")
-        time.sleep(1.1)
+        time.sleep(5.1)
         self.assertEqual(self.put("a", "2", b"x" * VALUE_MAX).status, 204)
 
     def test_refused_leaves_all_as_it_was(self):
@@ -720,6 +721,15 @@ class SlowBodies(Memory, ServiceCase):
     def request(self, method, uri, body=None, headers=(), **kw):
         return self.service.request(method, uri, body, headers, **kw)
 
+    def others(self):
+        """How long twenty others take."""
+        begun = time.monotonic()
+        for _ in range(20):
+            self.assertEqual(self.service.execute(
+                language="python", code="").status, 200)
+            self.assertEqual(self.put("n", "small").status, 204)
+        return time.monotonic() - begun
+
     def test_they_hold_no_other(self):
         """More of them than there are threads, each in the middle of its
         body: a quarter of the threads waits for them."""
@@ -730,12 +740,7 @@ class SlowBodies(Memory, ServiceCase):
             for i, c in enumerate(conns):
                 c.send(FastCgi.head(path("n", "k%d" % i), size))
                 c.send(fcgi_client.record(fcgi_client.STDIN, b"x" * 100))
-            begun = time.monotonic()
-            for _ in range(20):
-                self.assertEqual(self.service.execute(
-                    language="python", code="").status, 200)
-                self.assertEqual(self.put("n", "small").status, 204)
-            self.assertLess(time.monotonic() - begun, 5)
+            self.assertLess(again(self.others, lambda took: took < 5), 5)
             rest = fcgi_client.stream(fcgi_client.STDIN, b"x" * (size - 100))
             for c in conns:
                 c.send(rest)

@@ -127,8 +127,11 @@ class Log(ServiceCase):
 
     def setUp(self):
         super().setUp()
-        self.service.request("GET", "/healthz")
-        self.service.wait_for(lambda: self.service.access_log(), "log")
+        # That of the test before may come late, this one's comes after it.
+        r = self.service.request("GET", "/healthz")
+        self.service.wait_for(lambda: any(
+            e["id"] == r.headers["x-request-id"]
+            for e in self.service.access_log()), "log")
         self.before = len(self.service.access_log())
 
     def test_simple(self):

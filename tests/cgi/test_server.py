@@ -274,11 +274,13 @@ class Connections(ServiceCase):
     def test_all_threads_busy_then_free(self):
         """Others wait; whether it lives is told all the same."""
         go = threading.Event()
-        self.runner.on_run = lambda c: (go.wait(10), run_ok(c))
+        self.runner.on_run = lambda c: (go.wait(30), run_ok(c))
         busy = [fcgi_client.Connection(self.service.socket)
                 for _ in range(10)]
         for c in busy:
             c.send(fcgi_client.message("POST", "/execute", BODY))
+        self.service.wait_for(lambda: len(self.runner.calls) == 2,
+                              "two at work")
         with fcgi_client.Connection(self.service.socket) as c:
             c.send(fcgi_client.message("GET", "/runtimes"))
             self.assertEqual(self.service.request("GET", "/healthz?").status,
