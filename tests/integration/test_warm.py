@@ -12,6 +12,7 @@ import time
 import unittest
 
 import world
+from again import again
 from cgroups import children
 from harness import Service, command_line, signal_each, wait_for
 
@@ -92,7 +93,7 @@ class TestPool(Warm):
             streams.append(self.client.open_stream(
                 LANGUAGE, "import time; time.sleep(5)"))
         wait_for("a miss", lambda: self.pool("misses_total") > misses
-                 or self.pool("adopted_total"), 5)
+                 or self.pool("adopted_total"))
         for c in streams:
             c.close()
 
@@ -121,13 +122,17 @@ class TestPool(Warm):
         self.assertEqual(events[-1].data["run"]["exitCode"], 3)
         self.assertEqual(events[0].data, {"chunk": "a\n"})
 
-    def test_silent_program_starts_the_stream(self):
+    def time_of_the_head(self):
         self.fill()
         with self.client.open_stream(
                 LANGUAGE, "import time; time.sleep(5)") as c:
             begun = time.monotonic()
             self.assertEqual(c.read_head()[0], 200)
-            self.assertLess(time.monotonic() - begun, 4)
+            return time.monotonic() - begun
+
+    def test_silent_program_starts_the_stream(self):
+        took = again(self.time_of_the_head, lambda took: took < 4)
+        self.assertLess(took, 4)
 
     def test_client_that_leaves(self):
         self.fill()
@@ -292,9 +297,11 @@ class TestLimits(Warm):
         code = ("import time\nend = time.monotonic() + 1.5\nn = 0\n"
                 "while time.monotonic() < end: n += 1\nprint(n)")
         warm, cold = self.both(code, limits={"cpus": 0.1})
-        full, _ = self.both(code, limits={"cpus": 1.0})
-        for run in (warm, cold):
-            self.assertLess(int(run["stdout"]), int(full["stdout"]) / 2)
+        most = max(int(run["stdout"]) for run in (warm, cold))
+
+        def full():
+            return int(self.both(code, limits={"cpus": 1.0})[0]["stdout"])
+        self.assertLess(most, again(full, lambda n: most < n / 2) / 2)
 
     def test_pids(self):
         code = ("import os, time\nn = 0\n"
@@ -485,7 +492,7 @@ class TestOff(unittest.TestCase):
         for key in ('sandboxes{state="waiting"}', 'sandboxes{state="booting"}',
                     "hits_total", "misses_total", "boots_total"):
             self.assertEqual(metrics["isobox_pool_" + key], 0)
-        self.assertEqual(service.subtree.leaves(), [])
+        wait_for("no leaf", lambda: not service.subtree.leaves())
 
 
 class TestMemory(unittest.TestCase):
