@@ -14,7 +14,7 @@ import re
 import secrets
 import unittest
 
-from harness import Service, command_line
+from harness import Service, command_line, wait_for
 from test_sessions import Session
 from test_warm import LANGUAGE, is_warm, only
 
@@ -306,6 +306,8 @@ class TestPairs(unittest.TestCase):
         """The memory of each process of the sandboxes that wait: no secret,
         and no request."""
         self.service.wait_pool(2)
+        # What has just run may still be on its way out.
+        wait_for("nothing but what waits", self.service.pooled, 30)
         looked = size = 0
         for pid in self.service.subtree.pids():
             if "runsc" not in command_line(pid):
