@@ -83,6 +83,22 @@ class TestAhead(AheadCase):
                        "/box\n" % (i + 1))
             self.waits(s)
 
+    def test_what_is_written_last(self):
+        """Its interpreter is not taken apart any more: mapped pages, and what
+        C writes when a program ends, are in the files nevertheless."""
+        s = self.first()
+        self.warm(s, "import gc, mmap\n"
+                  "f = open('mapped', 'wb+'); f.truncate(8192)\n"
+                  "m = mmap.mmap(f.fileno(), 8192)\n"
+                  "m[5000:5005] = b'hello'\n"
+                  "keep = [f, m]; keep.append(keep); gc.freeze()\n"
+                  "open('unclosed', 'w').write('buffered')\n"
+                  "g = open('global', 'w'); g.write('buffered')")
+        self.check(s.run("print(open('mapped', 'rb').read()[5000:5005],"
+                         "open('unclosed').read(), open('global').read())"),
+                   "b'hello' buffered buffered\n")
+        self.assertEqual(s.fs("GET", "mapped").body[5000:5005], b"hello")
+
     def test_used_once(self):
         s = self.first()
         code = ("import os, random, uuid\n"
