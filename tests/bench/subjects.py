@@ -114,12 +114,7 @@ class Site:
         s = self.service
         port = harness.free_port()
         s.own_directory(kind, harness.FRONT_USER)
-        argv = front.prepare(kind, s.path(kind), port, s.fcgi_socket,
-                             s.config, s.program("isobox.fcgi"),
-                             s.path("playground"))
-        s.extra.append(harness.spawn(
-            argv, harness.FRONT_USER, s.path("log", kind + ".log"),
-            env={"HOME": s.path(kind)}))
+        s.extra.append(s.spawn_front(kind, port, s.fcgi_socket, kind))
         client = harness.Client(("127.0.0.1", port))
         harness.wait_for(kind, lambda: harness.answers(client), 15, 0.05)
         self.ports[kind] = port

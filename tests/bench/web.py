@@ -30,9 +30,8 @@ def listen(path):
     return s
 
 
-def start_trivial(service):
-    """The trivial program behind a front server like that of the service; its
-    port."""
+def start_trivial(service, kind="caddy"):
+    """The trivial program behind a front server of its own; its port."""
     program = os.path.join(subjects.FOLDER, "trivial")
     name = "trivial%d" % len(service.extra)
     path = service.path(name + ".sock")
@@ -40,7 +39,7 @@ def start_trivial(service):
     port = harness.free_port()
     with listen(path) as s:
         service.extra.append(subprocess.Popen([program], stdin=s, cwd="/"))
-    service.extra.append(service.spawn_front(name, port, path))
+    service.extra.append(service.spawn_front(name, port, path, kind))
     client = harness.Client(("127.0.0.1", port))
     harness.wait_for("trivial program", lambda: harness.answers(client), 15)
     return port

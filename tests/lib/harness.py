@@ -245,9 +245,9 @@ class Service:
     def start_front(self):
         self.front = self.spawn_front("front", self.port, self.fcgi_socket)
 
-    def spawn_front(self, name, port, socket_path):
+    def spawn_front(self, name, port, socket_path, kind=None):
         folder = self.path(name)
-        argv = front.prepare(self.front_kind, folder, port, socket_path,
+        argv = front.prepare(kind or self.front_kind, folder, port, socket_path,
                              self.config, self.program("isobox.fcgi"),
                              self.path("playground"))
         return spawn(argv, FRONT_USER, self.path("log", name + ".log"),
