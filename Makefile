@@ -152,11 +152,12 @@ $(B)/static/kernel.cjs: $(wildcard guest/kernel/node/*.cjs)
 
 $(B)/static/reseed.so: guest/kernel/reseed.c
 $(B)/static/ending.so: guest/warm/ending.c guest/ending.h
+$(B)/static/ending.so: STAYS = -Wl,-z,nodelete
 $(B)/static/%.so: $(B)/flags
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(BASE_CFLAGS) -O2 -fPIC -shared -nostdlib -s \
-	    -Wl,-z,noseparate-code,-z,nodelete -o $@ $(filter %.c,$^)
+	    -Wl,-z,noseparate-code $(STAYS) -o $@ $(filter %.c,$^)
 
 $(B)/isobox-init: $(GUEST_OBJ)
 	$(call say,LD,$@)

@@ -35,7 +35,7 @@ struct program_pipes {
 /*
  * Prepares the sandbox and gives up what of init's privileges is not needed any
  * more. Run once, as the first thing: PID 1, uid 0 of the sandbox, CAP_CHOWN,
- * CAP_KILL, CAP_SETFCAP, CAP_SETGID, CAP_SETUID and CAP_SYS_ADMIN.
+ * CAP_KILL, CAP_SETFCAP, CAP_SETGID, CAP_SETUID, CAP_SYS_ADMIN and CAP_SYS_RESOURCE.
  */
 int boot(struct program_pipes *ret_pipes, int *ret_signal_fd, struct err *e);
 

@@ -63,8 +63,7 @@ int child_open_file(const struct blob *name, int *ret_fd, struct err *e);
 
 /*
  * Makes a program that was started by child_start() and waits what it would be
- * with these files and limits, neither of which may be higher than what it
- * has. there_fd: of child_open_file(c->there).
+ * with these files and limits. there_fd: of child_open_file(c->there).
  */
 int child_claim(const struct child *c, int there_fd, pid_t pid, struct err *e);
 

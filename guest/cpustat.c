@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 /* proc(5): utime, stime, cutime and cstime are fields 14 to 17. */
@@ -55,15 +54,4 @@ uint64_t cpustat_read(int fd, uint64_t before_us)
 	if (at == NULL)
 		return before_us;
 	return sum_numbers(at, 4) * (1000000 / (uint64_t)hz);
-}
-
-/* gVisor's clock of a process counts as its rusage does. */
-uint64_t cpustat_clock(pid_t pid)
-{
-	struct timespec t;
-	clockid_t id;
-
-	if (clock_getcpuclockid(pid, &id) != 0 || clock_gettime(id, &t) != 0)
-		return 0;
-	return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
 }

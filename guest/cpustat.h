@@ -16,8 +16,4 @@
 int cpustat_open(pid_t pid, int *ret_fd, struct err *e);
 uint64_t cpustat_read(int fd, uint64_t before_us);
 
-/* The same by the process's clock: without its children, and in one call. 0 when
- * it is gone. */
-uint64_t cpustat_clock(pid_t pid);
-
 #endif

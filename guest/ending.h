@@ -15,8 +15,8 @@
 /*
  * How a claimed interpreter tells that it ends (guest/warm/ending.c), before
  * gVisor takes its memory apart, which takes milliseconds for which nobody needs
- * to wait. It is the last that it does: its output is flushed, its exit handlers
- * have run. Whoever ends otherwise says nothing, and is waited for.
+ * to wait. It is the last that it does: its output is flushed, the exit handlers of
+ * the program have run. Whoever ends otherwise says nothing, and is waited for.
  *
  * A program can say the same early: then it has ended itself, which it may. Others
  * in the sandbox are not believed: the kernel tells who has sent it.

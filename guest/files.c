@@ -68,13 +68,20 @@ static int write_content(
 
 int files_open(const struct blob *name, int *ret_fd, struct err *e)
 {
+	cleanup_fd int fd = -1;
+	struct stat st;
 	char path[LIMIT_NAME + 1];
 	int rc = copy_name(name, path, e);
 
 	if (rc < 0)
 		return rc;
-	*ret_fd = open(path, O_WRONLY | O_CLOEXEC);
-	return *ret_fd < 0 ? err_sys(e, errno, "cannot open it") : 0;
+	fd = open(path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	if (fd < 0 || fstat(fd, &st) != 0)
+		return err_sys(e, errno, "cannot open it");
+	if (!S_ISREG(st.st_mode))
+		return err_set(e, ERR_INTERNAL, EINVAL, "is no file");
+	*ret_fd = take_fd(&fd);
+	return 0;
 }
 
 static int write_file(const struct job_file *f, bool there, struct err *e)

@@ -151,6 +151,7 @@ static int run_claimed(struct init *i, const struct warm_claimed *claimed,
 	if ((last && (rc = let_go(i, e)) < 0) || (rc = send_started(i, e)) < 0)
 		return rc;
 	i->pump.end_fd = claimed->end_fd;
+	i->pump.stat_fd = claimed->stat_fd;
 	return wait_for_program(i, claimed->pid, claimed->cpu_us, e);
 }
 

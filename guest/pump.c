@@ -38,6 +38,7 @@ void pump_init(struct pump *p, struct control *control, int signal_fd,
 	    .in_fd = take_fd(&pipes->in[PIPE_WRITE]),
 	    .in = job->stdin_data,
 	    .end_fd = -1,
+	    .stat_fd = -1,
 	    .out = {{take_fd(&pipes->out[PIPE_READ]), PROTO_GUEST_STDOUT, room},
 		{take_fd(&pipes->err[PIPE_READ]), PROTO_GUEST_STDERR, room}},
 	};
@@ -194,7 +195,7 @@ int pump_until_exit(struct pump *p, pid_t pid, int *ret_status,
 		}
 		if (f[SLOT_END].revents != 0 &&
 		    ending_take(p->end_fd, pid, ret_status)) {
-			*ret_cpu_us = cpustat_clock(pid);
+			*ret_cpu_us = cpustat_read(p->stat_fd, 0);
 			return 0;
 		}
 		if (f[SLOT_SIGNAL].revents != 0) {

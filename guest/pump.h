@@ -28,17 +28,18 @@ struct pump {
 	struct blob in; /* what is not yet written */
 	struct pump_stream out[2];
 	int end_fd; /* where the program can tell its end (ending.h); -1 */
+	int stat_fd; /* and its CPU time is then read: cpustat_open() */
 };
 
 void pump_init(struct pump *p, struct control *control, int signal_fd,
     struct program_pipes *pipes, const struct guest_job *job);
 
 /*
- * Until process pid ends, or tells so at end_fd, whatever else still runs: feeds its input, forwards
- * output as it comes and reaps orphans; pid itself is left for
+ * Until process pid ends, or tells so at end_fd, whatever else still runs: feeds its
+ * input, forwards output as it comes and reaps orphans; pid itself is left for
  * pump_end_leftovers(), or the end of the sandbox. *ret_status as from waitpid(2),
- * *ret_cpu_us as gVisor counts it: in ticks of 10 ms, waiting for a CPU
- * included.
+ * *ret_cpu_us, with the children that it has waited for, as gVisor counts it: in
+ * ticks of 10 ms, waiting for a CPU included.
  */
 int pump_until_exit(struct pump *p, pid_t pid, int *ret_status,
     uint64_t *ret_cpu_us, struct err *e);

@@ -67,7 +67,8 @@ void warm_init(struct warm *w, struct control *control,
 	    .signal_fd = signal_fd,
 	    .fd = -1,
 	    .end_fd = -1,
-	    .entry_fd = -1};
+	    .entry_fd = -1,
+	    .stat_fd = -1};
 }
 
 static void close_fd(int *fd)
@@ -82,6 +83,7 @@ void warm_done(struct warm *w)
 	close_fd(&w->fd);
 	close_fd(&w->end_fd);
 	close_fd(&w->entry_fd);
+	close_fd(&w->stat_fd);
 	guest_warm_done(&w->what);
 	buf_free(&w->order);
 	buf_free(&w->heard);
@@ -297,6 +299,7 @@ static int end_waiting(struct warm *w, const char *why, struct err *e)
 	close_fd(&w->fd);
 	close_fd(&w->end_fd);
 	close_fd(&w->entry_fd);
+	close_fd(&w->stat_fd);
 	w->pid = 0;
 	drop_output(w->pipes->out[PIPE_READ], said, sizeof(said));
 	drop_output(w->pipes->err[PIPE_READ], said, sizeof(said));
@@ -386,13 +389,16 @@ static int rehearse(struct warm *w, struct err *e)
 	struct pollfd f = {w->end_fd, POLLIN, 0};
 	int unused, rc;
 
-	(void)cpustat_clock(w->pid);
-	while (poll(&f, 1, 0) > 0 && (f.revents & POLLIN) != 0)
+	for (int i = 0; i < REHEARSALS && poll(&f, 1, 0) > 0; i++)
 		(void)ending_take(w->end_fd, w->pid, &unused);
 	rc = child_open_file(&entry.name, &w->entry_fd, e);
 	for (int i = 0; i < REHEARSALS && rc == 0; i++)
 		rc = child_claim(&c, w->entry_fd, w->pid, e);
-	if (rc == -ESRCH)
+	if (rc == 0)
+		rc = cpustat_open(w->pid, &w->stat_fd, e);
+	if (rc == 0)
+		(void)cpustat_read(w->stat_fd, 0);
+	if (rc == -ESRCH || rc == -ENOENT)
 		return 0; /* it is dead; the claim will find that out */
 	if (rc == 0 &&
 	    buf_reserve(&w->control->out, PROTO_HEADER + PUMP_CHUNK) == NULL)
@@ -496,6 +502,7 @@ static int hand_over(struct warm *w, const struct guest_job *job, struct err *e)
 	char line[LINE_MAX_LEN];
 	int rc = child_claim(&c, w->entry_fd, w->pid, e);
 
+	close_fd(&w->entry_fd);
 	if (rc == -ESRCH)
 		return 0;
 	if (rc < 0)
@@ -519,14 +526,15 @@ static int hand_over(struct warm *w, const struct guest_job *job, struct err *e)
 int warm_claim(struct warm *w, const struct guest_job *job,
     struct warm_claimed *ret, struct err *e)
 {
-	struct warm_claimed claimed = {.pid = w->pid, .end_fd = w->end_fd};
+	struct warm_claimed claimed = {
+	    .pid = w->pid, .end_fd = w->end_fd, .stat_fd = w->stat_fd};
 	int rc = 0;
 
-	*ret = (struct warm_claimed){.end_fd = -1};
+	*ret = (struct warm_claimed){.end_fd = -1, .stat_fd = -1};
 	if (w->pid == 0)
 		return 0;
 	if (is_for(&w->what, job)) {
-		claimed.cpu_us = cpustat_clock(w->pid);
+		claimed.cpu_us = cpustat_read(w->stat_fd, 0);
 		rc = hand_over(w, job, e);
 	}
 	if (rc == 0)

@@ -24,6 +24,7 @@ struct warm {
 	int fd; /* to speak with it; -1 */
 	int end_fd; /* where it will tell its end (ending.h); -1 */
 	int entry_fd; /* its entry's file, to be filled; -1 */
+	int stat_fd; /* of cpustat_open(); -1 */
 	struct buf heard; /* no whole line yet */
 	struct blob missing[LIMIT_PRELOAD];
 	size_t missing_count;
@@ -36,7 +37,7 @@ struct warm {
 struct warm_claimed {
 	pid_t pid; /* 0: nobody waited, start one */
 	uint64_t cpu_us; /* what it has used until now */
-	int end_fd; /* of struct warm; -1 */
+	int end_fd, stat_fd; /* of struct warm; -1 */
 };
 
 void warm_init(struct warm *w, struct control *control,

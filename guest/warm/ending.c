@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A library for an interpreter that waits: loaded once, from WARM_ENDING_FD, by
- * the code in this folder. Its handler is the last of exit(3) that does anything,
- * since those that come later were registered before it, by the interpreter's own
- * libraries. See guest/ending.h for what it says.
+ * the code in this folder. Its handler is the last of exit(3) that does anything:
+ * those that come later were registered before it, by what the interpreter is linked
+ * with. See guest/ending.h for what it says.
  */
 #include <elf.h>
 #include <link.h>
@@ -12,7 +12,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -29,30 +31,45 @@ extern int on_exit(void (*)(int, void *), void *) __attribute__((weak));
 extern int fcloseall(void) __attribute__((weak));
 
 static pid_t owner;
-static int known_libraries;
-static unsigned long long unloaded; /* of them, so far */
 
-static void say(const void *message, size_t len)
+/* What the dynamic linker tells of. */
+struct libraries {
+	unsigned n; /* those that are seen */
+	unsigned long long loaded, unloaded; /* ever */
+};
+
+static struct libraries known; /* while nothing of the program has run */
+
+static int say(const void *message, size_t len)
 {
 	static const char address[] = ENDING_ADDRESS;
 	struct sockaddr_un a = {.sun_family = AF_UNIX};
 	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 
+	ssize_t n;
+
 	if (fd < 0)
-		return;
+		return 0;
 	(void)memcpy(a.sun_path, address, sizeof(address) - 1);
-	(void)sendto(fd, message, len, MSG_DONTWAIT | MSG_NOSIGNAL,
+	n = sendto(fd, message, len, MSG_DONTWAIT | MSG_NOSIGNAL,
 	    (const struct sockaddr *)&a,
 	    (socklen_t)(offsetof(struct sockaddr_un, sun_path) +
 			sizeof(address) - 1));
 	(void)close(fd);
+	return n == (ssize_t)len;
 }
 
-static int count(struct dl_phdr_info *info, size_t size, void *n)
+static void count(const struct dl_phdr_info *info, struct libraries *l)
+{
+	l->n++;
+	l->loaded = info->dlpi_adds;
+	l->unloaded = info->dlpi_subs;
+}
+
+static int count_one(struct dl_phdr_info *info, size_t size, void *libraries)
 {
 	(void)size;
-	unloaded = info->dlpi_subs;
-	++*(int *)n;
+	count(info, libraries);
 	return 0;
 }
 
@@ -73,44 +90,73 @@ static int has_destructors(const struct dl_phdr_info *info)
 		if (d->d_tag == DT_FINI)
 			usual = 1;
 	}
-	return functions > usual;
+	return usual ? functions != 1 : functions != 0;
 }
 
 /* Libraries come in the order of their loading, if none has gone. */
-static int look(struct dl_phdr_info *info, size_t size, void *n)
+static int look_at_one(struct dl_phdr_info *info, size_t size, void *libraries)
 {
+	struct libraries *l = libraries;
+
 	(void)size;
-	if (++*(int *)n <= known_libraries && info->dlpi_subs == unloaded)
+	count(info, l);
+	if (l->n <= known.n && l->unloaded == known.unloaded)
 		return 0;
 	return has_destructors(info);
 }
 
+/* Those of dlmopen(3) are counted, and not seen. */
+static unsigned long long unseen(const struct libraries *l)
+{
+	return l->loaded - l->unloaded - l->n;
+}
+
+/* Whether all that the program may do is done: what its own libraries do at their
+ * end is not. With a filter of its own, what comes here could be its death. */
+static int is_over(void)
+{
+	struct libraries now = {0};
+
+	return prctl(PR_GET_SECCOMP, 0, 0, 0, 0) == 0 &&
+	       dl_iterate_phdr(look_at_one, &now) == 0 &&
+	       unseen(&now) == unseen(&known);
+}
+
 static void at_exit(int status, void *unused)
 {
-	int n = 0;
-
 	(void)unused;
-	/* A child has this handler, too. What the program's own libraries do at
-	 * their end is waited for. */
-	if (getpid() != owner || dl_iterate_phdr(look, &n) != 0)
+	/* A child has this handler, too; and what another thread says, init would
+	 * not believe. */
+	if (syscall(SYS_gettid) != owner || !is_over())
 		return;
 	/* What exit(3) does after its handlers. */
 	(void)fcloseall();
-	say(&status, sizeof(status));
 	/* To be taken apart now would only be in init's way; what comes next is the
 	 * end of the sandbox. */
-	(void)poll(NULL, 0, BELIEVED_MS);
+	if (say(&status, sizeof(status)))
+		(void)poll(NULL, 0, BELIEVED_MS);
 }
 
+/* Before modules are loaded ahead, whose handlers so come first. */
 __attribute__((constructor)) static void begin(void)
 {
 	if (on_exit == NULL || fcloseall == NULL)
 		return;
 	owner = getpid();
-	(void)dl_iterate_phdr(count, &known_libraries);
+	(void)dl_iterate_phdr(count_one, &known);
 	for (int i = 0; i < REHEARSALS; i++) {
-		say("", 0);
+		(void)say("", 0);
 		(void)poll(NULL, 0, 0);
 	}
 	(void)on_exit(at_exit, NULL);
+}
+
+/* Python calls it each time that it loads us: the last time, when all is there that
+ * is loaded ahead. That we are no module of its is an error there. */
+void *PyInit_ending(void);
+void *PyInit_ending(void)
+{
+	known = (struct libraries){0};
+	(void)dl_iterate_phdr(count_one, &known);
+	return NULL;
 }

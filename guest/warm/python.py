@@ -721,16 +721,15 @@ def leave_out(gc):
     vars(sys.modules["__main__"]).update(vars(main))
 
 
-def tell_end():
-    """Loads ending.c, which is no module: that is found out after it."""
+def load_ending():
+    """ending.c, which is no module: that is found out after it."""
     import _imp
     from _frozen_importlib import ModuleSpec
     try:
         _imp.create_dynamic(
             ModuleSpec("ending", None, origin=f"/proc/self/fd/{ENDING}"))
-    except ImportError:
+    except (ImportError, SystemError):
         pass
-    os.close(ENDING)
 
 
 def look_ahead():
@@ -758,8 +757,10 @@ def not_an_archive(entry):
 def wait():
     names = words()
     gc = unseen("gc")  # now, for what preload() needs is hidden after it
+    load_ending()
     hidden = preload(names) if names else None
-    tell_end()
+    load_ending()
+    os.close(ENDING)
     look_ahead()
     rehearse(sys.argv[0])
     leave_out(gc)

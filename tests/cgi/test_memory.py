@@ -821,7 +821,8 @@ class Trouble(Memory, unittest.TestCase):
             db.execute("BEGIN IMMEDIATE")
             begun = time.monotonic()
             answers = []
-            run_all([lambda: answers.append(self.put("n", "k", b"2"))] * 5)
+            run_all([lambda: answers.append(self.put(
+                "n", "k", b"2", timeout=40))] * 5)
             for r in answers:
                 self.refuse(r, 503, "storage_failed", "")
                 self.assertEqual(r.headers["retry-after"], "1")

@@ -32,9 +32,9 @@ Step = collections.namedtuple(
 # For threads that must not be done before their step is: what they do goes
 # between these lines of Python, or of a shell. See Kernel.go().
 HOLD = "while not os.path.exists('/workspace/go'): time.sleep(.02)"
-HELD = "open('/workspace/gone', 'w').close()"
+HELD = "open('/workspace/gone', 'w').write('x')"
 SHELL_HOLD = "until [ -e /workspace/go ]; do sleep .1; done"
-SHELL_HELD = ": > /workspace/gone"
+SHELL_HELD = "echo x >/workspace/gone"
 
 
 class Dead(Exception):
@@ -102,12 +102,19 @@ class Kernel(sandbox.Sandbox):
         """A file of the workspace, seen from here."""
         return os.path.join(self.workspace, name)
 
+    def has_bytes(self, name):
+        try:
+            return os.path.getsize(self.path(name)) > 0
+        except FileNotFoundError:
+            return False
+
     def go(self):
         """Lets go what was held up by HOLD, and waits until it is done."""
         with open(self.path("go"), "w"):
             pass
         until = time.monotonic() + 30
-        while not os.path.exists(self.path("gone")):
+        # Not when the file is there: while it is being opened, it must stay.
+        while not self.has_bytes("gone"):
             if time.monotonic() > until:
                 raise AssertionError("what was held up is not done")
             time.sleep(0.02)

@@ -171,6 +171,27 @@ libc = ctypes.CDLL(None)
 libc.fdopen.restype = ctypes.c_void_p
 libc.fputs(b'of C\\n', ctypes.c_void_p(libc.fdopen(1, b'w')))
 print('of Python')""",
+    "exit_behind_a_filter": """import ctypes, struct
+libc = ctypes.CDLL(None)
+libc.prctl(38, 1, 0, 0, 0)
+def word(code, jt, jf, k):
+    return struct.pack('HBBI', code, jt, jf, k)
+# socket(2) kills.
+code = (word(0x20, 0, 0, 0) + word(0x15, 0, 1, %d) +
+        word(6, 0, 0, 0x80000000) + word(6, 0, 0, 0x7fff0000))
+code = ctypes.create_string_buffer(code)
+program = ctypes.create_string_buffer(
+    struct.pack('HxxxxxxQ', 4, ctypes.addressof(code)))
+print(libc.prctl(22, 2, program, 0, 0))""" % (
+        198 if os.uname().machine == "aarch64" else 41),
+    "exit_in_a_thread_of_c": """import ctypes, threading, time
+threading.Thread(target=ctypes.CDLL(None).exit, args=(6,)).start()
+time.sleep(60)""",
+    "exit_own_end": load_library(
+        """#include <unistd.h>
+void _fini(void);
+void _fini(void) { usleep(20000); (void)!write(1, "unloaded\\n", 9); }
+""", "-nostartfiles"),
     "exit_handler_of_c": """import ctypes, sys
 libc = ctypes.CDLL(None)
 libc.strerror.restype = ctypes.c_void_p
@@ -742,4 +763,5 @@ module_specs import_in_threads fork subprocess exec mp_fork mp_spawn
 mp_forkserver process_pool thread_pool interpreters asyncio pickle_main
 dataclass_hints ctypes_callback open_before_ctypes weakref_finalize http_server
 ssl memory unittest doctest argv_more proc_environ import_error empty
-module_attributes exit_code exit_unflushed exit_destructor""".split()
+module_attributes exit_code exit_unflushed exit_destructor
+exit_own_end exit_behind_a_filter""".split()

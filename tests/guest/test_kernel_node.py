@@ -19,7 +19,7 @@ assert setUpModule and tearDownModule  # unittest finds them here
 HELD = ("setInterval(function () {\n"
         "  if (!require('fs').existsSync('/workspace/go')) return\n"
         "  clearInterval(this)\n"
-        "  require('fs').writeFileSync('/workspace/gone', '')\n"
+        "  require('fs').writeFileSync('/workspace/gone', 'x')\n"
         "  %s\n}, 20); 0")
 
 

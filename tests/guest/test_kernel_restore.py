@@ -95,20 +95,27 @@ class RestoreCase:
                 kernel.save(image)
 
     def test_clones_draw_differently(self):
+        """In each generation, and who has drawn before it was saved, too."""
         image = self.image()
         with Kernel(self.language, workspace=self.workspace) as kernel:
             self.assertEqual(kernel.step(self.code).err, "")
+            kernel.step(self.draw_code)
             kernel.save(image)
-        drawn = []
-        for _ in range(2):
-            with Kernel(self.language, workspace=self.workspace,
-                        checkpoint=image) as kernel:
-                kernel.restored()
-                s = kernel.step(self.draw_code)
-                self.assertEqual(s.err, "")
-                drawn.append(s.out.split())
-        for one, other in zip(*drawn):
-            self.assertNotEqual(one, other)
+        for generation in (1, 2):
+            drawn = []
+            following = self.image()
+            for save in (False, True):
+                with Kernel(self.language, workspace=self.workspace,
+                            checkpoint=image) as kernel:
+                    kernel.restored()
+                    s = kernel.step(self.draw_code)
+                    self.assertEqual(s.err, "")
+                    drawn.append(s.out.split())
+                    if save:
+                        kernel.save(following)
+            for one, other in zip(*drawn):
+                self.assertNotEqual(one, other, generation)
+            image = following
 
 
 class TestPython(RestoreCase, unittest.TestCase):

@@ -92,6 +92,19 @@ class TestPython(Programs):
     programs = programs_python.GENERAL
 
 
+    def test_cpu_time(self):
+        """That of children counts, whoever tells of the end."""
+        child = "import time\nwhile time.process_time() < .7: pass"
+        with Sandbox(of=self.base) as box:
+            self.assertTrue(box.warm(self.run_words, self.entry, self.preload,
+                                     env=self.env)[0])
+            r = box.run(self.run_words, env=self.env, timeout=90, files=[
+                (self.entry, "import subprocess, sys\n"
+                 "subprocess.run([sys.executable, '-c', %r])" % child)])
+        self.assertEqual(r.err, b"")
+        self.assertGreater(r.cpu_us, 500000)
+
+
 class TestPythonPreloaded(TestPython):
     """What is loaded ahead is not to be seen, whether a program wants it or
     not."""

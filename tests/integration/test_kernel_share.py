@@ -74,7 +74,7 @@ class Tenants(Case):
                 self.good(k, "print(x)", "%d\n" % n)
             self.assertEqual(one.stat().state, "resident")
         self.good(one, "print(y)", "1\n")
-        self.assertEqual(one.stat().steps, 2)
+        wait_for("its second step", lambda: one.stat().steps == 2)
 
     def test_over_a_restart(self):
         """Whose it is, is on the disk."""

@@ -32,6 +32,7 @@ const BOX = '/box';
 const WRITES = 200, WRITES_MS = 50;
 const DRAIN_MS = 20;
 const UUIDS = 256; // more than node keeps the randomness of
+const INTS = 1024; // of randomInt(), likewise
 
 const { Promise, SyntaxError, setImmediate } = globalThis;
 const { alloc, concat, from } = Buffer;

@@ -123,6 +123,8 @@ class Kernel {
     }
     for (let i = 0; i < UUIDS; i++)
       crypto.randomUUID();
+    for (let i = 0; i < INTS; i++)
+      crypto.randomInt(2);
     if (Math.random === this.random)
       this.random = Math.random = makeRandom();
   }
