@@ -3,12 +3,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -23,16 +22,12 @@ extern const uint64_t ending_so_size; /* a few zero bytes included */
 
 int ending_open(int *ret_fd, struct err *e)
 {
-	static const char address[] = ENDING_ADDRESS;
-	struct sockaddr_un a = {.sun_family = AF_UNIX};
-	const socklen_t len =
-	    (socklen_t)(offsetof(struct sockaddr_un, sun_path) +
-			sizeof(address) - 1);
+	struct sockaddr_un a;
+	const socklen_t len = ending_address(&a);
 	const int on = 1;
 	cleanup_fd int fd =
 	    socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
-	(void)memcpy(a.sun_path, address, sizeof(address) - 1);
 	if (fd < 0 ||
 	    setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)) != 0 ||
 	    bind(fd, (const struct sockaddr *)&a, len) != 0)

@@ -3,14 +3,25 @@
 #define ISOBOX_GUEST_ENDING_H
 
 #include <stdbool.h>
-#include <stdint.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/socket.h>
 #include <sys/types.h>
+#include <sys/un.h>
 
 #include "lib/err.h"
 
-/* The abstract Unix socket at which init hears of an end; its first byte is NUL.
- * A message is the status that was given to exit(3), an int. */
-#define ENDING_ADDRESS "\0isobox-end"
+/* The abstract Unix socket at which init hears of an end. A message is the status
+ * that was given to exit(3), an int. Returns the length of *ret. */
+static inline socklen_t ending_address(struct sockaddr_un *ret)
+{
+	static const char name[] = "\0isobox-end";
+
+	*ret = (struct sockaddr_un){.sun_family = AF_UNIX};
+	(void)memcpy(ret->sun_path, name, sizeof(name) - 1);
+	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) +
+			   sizeof(name) - 1);
+}
 
 /*
  * How a claimed interpreter tells that it ends (guest/warm/ending.c), before

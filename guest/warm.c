@@ -78,12 +78,17 @@ static void close_fd(int *fd)
 	*fd = -1;
 }
 
-void warm_done(struct warm *w)
+static void close_all(struct warm *w)
 {
 	close_fd(&w->fd);
 	close_fd(&w->end_fd);
 	close_fd(&w->entry_fd);
 	close_fd(&w->stat_fd);
+}
+
+void warm_done(struct warm *w)
+{
+	close_all(w);
 	guest_warm_done(&w->what);
 	buf_free(&w->order);
 	buf_free(&w->heard);
@@ -296,10 +301,7 @@ static int end_waiting(struct warm *w, const char *why, struct err *e)
 
 	if (rc < 0)
 		return rc;
-	close_fd(&w->fd);
-	close_fd(&w->end_fd);
-	close_fd(&w->entry_fd);
-	close_fd(&w->stat_fd);
+	close_all(w);
 	w->pid = 0;
 	drop_output(w->pipes->out[PIPE_READ], said, sizeof(said));
 	drop_output(w->pipes->err[PIPE_READ], said, sizeof(said));

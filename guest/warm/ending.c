@@ -42,19 +42,16 @@ static struct libraries known; /* while nothing of the program has run */
 
 static int say(const void *message, size_t len)
 {
-	static const char address[] = ENDING_ADDRESS;
-	struct sockaddr_un a = {.sun_family = AF_UNIX};
+	struct sockaddr_un a;
+	const socklen_t a_len = ending_address(&a);
 	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 
 	ssize_t n;
 
 	if (fd < 0)
 		return 0;
-	(void)memcpy(a.sun_path, address, sizeof(address) - 1);
 	n = sendto(fd, message, len, MSG_DONTWAIT | MSG_NOSIGNAL,
-	    (const struct sockaddr *)&a,
-	    (socklen_t)(offsetof(struct sockaddr_un, sun_path) +
-			sizeof(address) - 1));
+	    (const struct sockaddr *)&a, a_len);
 	(void)close(fd);
 	return n == (ssize_t)len;
 }

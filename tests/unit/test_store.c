@@ -495,6 +495,17 @@ static void link_to_the_directory_is_fine(void **state)
 	store_free(s);
 }
 
+static sqlite3 *lock_by_another(void)
+{
+	sqlite3 *db;
+
+	assert_int_equal(
+	    sqlite3_open(scratch_path(&tmp, "isobox.db"), &db), SQLITE_OK);
+	assert_int_equal(
+	    sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL), SQLITE_OK);
+	return db;
+}
+
 /* Another process has the lock: found out after a while, nothing is lost. */
 static void lock_of_another_is_waited_for(void **state)
 {
@@ -503,10 +514,7 @@ static void lock_of_another_is_waited_for(void **state)
 
 	(void)state;
 	good(store_open(store, &e));
-	assert_int_equal(
-	    sqlite3_open(scratch_path(&tmp, "isobox.db"), &db), SQLITE_OK);
-	assert_int_equal(
-	    sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL), SQLITE_OK);
+	db = lock_by_another();
 	refused(
 	    store_session_create(store, &n, &max_5, &e), ERR_STORAGE_FAILED);
 	assert_int_equal(e.code, EBUSY);
@@ -528,10 +536,7 @@ static void waits_by_the_clock(void **state)
 
 	(void)state;
 	good(store_open(store, &e));
-	assert_int_equal(
-	    sqlite3_open(scratch_path(&tmp, "isobox.db"), &db), SQLITE_OK);
-	assert_int_equal(
-	    sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL), SQLITE_OK);
+	db = lock_by_another();
 	for (sleep_ms = 1; sleep_ms <= 4000; sleep_ms *= 20) {
 		uint64_t begun_ms = ahead_ms;
 
