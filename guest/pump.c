@@ -19,13 +19,6 @@
 #define LEFTOVERS_WAIT_MS 100
 #define LEFTOVERS_TRIES 50
 
-static void close_fd(int *fd)
-{
-	if (*fd >= 0)
-		(void)close(*fd);
-	*fd = -1;
-}
-
 void pump_init(struct pump *p, struct control *control, int signal_fd,
     struct program_pipes *pipes, const struct guest_job *job)
 {

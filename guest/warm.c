@@ -71,13 +71,6 @@ void warm_init(struct warm *w, struct control *control,
 	    .stat_fd = -1};
 }
 
-static void close_fd(int *fd)
-{
-	if (*fd >= 0)
-		(void)close(*fd);
-	*fd = -1;
-}
-
 static void close_all(struct warm *w)
 {
 	close_fd(&w->fd);

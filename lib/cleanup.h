@@ -36,6 +36,13 @@ static inline void cleanup_dirp(DIR **d)
 		(void)closedir(*d);
 }
 
+/* For what no scope owns; -1 is nothing, and what is left. */
+static inline void close_fd(int *fd)
+{
+	cleanup_fdp(fd);
+	*fd = -1;
+}
+
 static inline int take_fd(int *fd)
 {
 	int taken = *fd;

@@ -471,13 +471,6 @@ out:
 	return rc;
 }
 
-static void close_fd(int *fd)
-{
-	if (*fd >= 0)
-		(void)close(*fd);
-	*fd = -1;
-}
-
 int sandbox_release(struct sandbox *s, bool network, struct err *e)
 {
 	ssize_t n = write(s->gate_fd, network ? "1" : "0", 1);

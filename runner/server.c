@@ -20,6 +20,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "lib/cleanup.h"
 #include "lib/clock.h"
 #include "lib/log.h"
 #include "runner/server_int.h"
@@ -174,12 +175,6 @@ static int server_open(struct server *s, struct err *e)
 	return 0;
 }
 
-static void close_fd(int fd)
-{
-	if (fd >= 0)
-		(void)close(fd);
-}
-
 static void server_close(struct server *s)
 {
 	struct err e;
@@ -193,12 +188,12 @@ static void server_close(struct server *s)
 	cgroup_close(s->cgroup);
 	if (s->listen.fd >= 0)
 		(void)unlink(s->config->runner_socket);
-	close_fd(s->listen.fd);
-	close_fd(s->signal.fd);
-	close_fd(s->images.fd);
-	close_fd(s->epoll_fd);
-	close_fd(s->lock_fd);
-	close_fd(s->subtree_lock_fd);
+	close_fd(&s->listen.fd);
+	close_fd(&s->signal.fd);
+	close_fd(&s->images.fd);
+	close_fd(&s->epoll_fd);
+	close_fd(&s->lock_fd);
+	close_fd(&s->subtree_lock_fd);
 	pool_done(&s->pool);
 	registry_free(s->registry);
 	peers_free(&s->peers);

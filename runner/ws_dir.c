@@ -88,13 +88,6 @@ int ws_root_open(
 	return rc < 0 ? rc : 0;
 }
 
-static void close_fd(int *fd)
-{
-	if (*fd >= 0)
-		(void)close(*fd);
-	*fd = -1;
-}
-
 void ws_root_close(struct ws_root *r)
 {
 	close_fd(&r->fd);
